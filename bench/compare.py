@@ -1,0 +1,377 @@
+#!/usr/bin/env python3
+"""Measures Hocket, Open MPI, MPICH and Gloo side by side, with the machine's floor beside each row.
+
+Everything runs interleaved in short rounds: floor, Hocket, each peer, floor again. A round whose two floors differ by
+more than 20 % is thrown away and repeated. Each party runs at its best of bound and unbound, with and without CMA,
+tried per size. What a figure means is described in bench/peers/measure.h.
+
+Exit status: 0 all measured; 1 a peer is missing, a program failed or gave a wrong result, or a floor turned out slower
+than what it bounds; 2 a bad command line; 3 rows without a steady round.
+"""
+
+import argparse
+import datetime
+import fnmatch
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+from drivers import (  # noqa: E402
+    PEERS,
+    ROOT,
+    BenchError,
+    Driver,
+    Machine,
+    build_mpi_drivers,
+    install_peers,
+    launch_of,
+    missing_peers,
+    settings_of,
+)
+
+KIB, MIB = 1024, 1024 * 1024
+STEADY = 1.20  # the two floors of a round may differ by this factor
+FLOOR_FAULT = 0.95  # Hocket over its floor: less than this and the floor is no floor
+PARTIES = ["hocket", *PEERS]
+
+
+@dataclass(frozen=True)
+class Case:
+    collective: str
+    transport: str
+    ranks: int
+    hot: bool
+    sizes: tuple[int, ...]
+
+    @property
+    def name(self):
+        kind = {"all_reduce": "float32-sum", "broadcast": "float32", "barrier": "none"}[self.collective]
+        hot = "/hot" if self.hot else ""
+        return f"{self.collective}/{kind}/{self.transport}/{self.ranks}/private{hot}"
+
+
+def all_cases(quick, hot):
+    """Grouped by transport and ranks: the drivers of a group are started once."""
+    doubling = tuple(8 << i for i in range(24))  # 8 B to 64 MiB
+    few = (8, 1 * KIB, 64 * KIB, 1 * MIB, 16 * MIB)
+    crowded = (8, 64 * KIB, 1 * MIB, 16 * MIB)
+    return [
+        Case("all_reduce", "shm", 2, hot, few if quick else doubling),
+        Case("broadcast", "shm", 2, hot, (8, 1 * MIB) if quick else (8, 1 * KIB, 64 * KIB, 1 * MIB, 16 * MIB)),
+        Case("barrier", "shm", 2, hot, (0,)),
+        Case("all_reduce", "shm", 4, hot, (8, 1 * MIB) if quick else crowded),
+        Case("barrier", "shm", 4, hot, (0,)),
+        Case("all_reduce", "shm", 8, hot, (8,) if quick else crowded),
+        Case("barrier", "shm", 8, hot, (0,)),
+        Case("all_reduce", "tcp", 2, hot, (8, 1 * MIB) if quick else (8, 64 * KIB, 1 * MIB, 64 * MIB)),
+    ]
+
+
+@dataclass
+class Row:
+    case: str
+    bytes: int
+    rounds: list[dict[str, float]] = field(default_factory=list)
+    thrown: int = 0
+    remeasured: bool = False
+    commands: dict[str, str] = field(default_factory=dict)
+    floor_scheme: str = ""
+
+    def median(self, party):
+        return statistics.median(r[party] for r in self.rounds) if self.rounds else None
+
+    @property
+    def best_peer(self):
+        return min(PEERS, key=self.median)
+
+    @property
+    def speedup(self):
+        return self.median(self.best_peer) / self.median("hocket") if self.rounds else None
+
+    @property
+    def over_floor(self):
+        return self.median("hocket") / self.median("floor") if self.rounds else None
+
+    def as_json(self):
+        def short(value):
+            return None if value is None else float(f"{value:.5g}")
+
+        return {
+            "case": self.case,
+            "bytes": self.bytes,
+            "hocket_us": short(self.median("hocket")),
+            "peers": {peer: short(self.median(peer)) for peer in PEERS},
+            "floor_us": short(self.median("floor")),
+            "speedup": short(self.speedup),
+            "over_floor": short(self.over_floor),
+            "rounds_kept": len(self.rounds),
+            "rounds_thrown": self.thrown,
+            "remeasured": self.remeasured,
+            "floor_scheme": self.floor_scheme,
+            "commands": self.commands,
+        }
+
+
+def loopback_bytes():
+    for line in Path("/proc/net/dev").read_text().splitlines():
+        name, _, counters = line.partition(":")
+        if name.strip() == "lo":
+            return int(counters.split()[8])
+    raise BenchError("/proc/net/dev has no loopback interface: the TCP cases need lo to be up")
+
+
+class Group:
+    """The drivers for one transport and number of ranks: every party in each of its settings."""
+
+    def __init__(self, transport, ranks, options, scratch, libraries):
+        self.transport, self.ranks, self.options, self.libraries = transport, ranks, options, libraries
+        machine = Machine.here()
+        self.drivers = {
+            party: {
+                setting: Driver(
+                    party,
+                    setting,
+                    launch_of(party, transport, ranks, setting, machine, options.build),
+                    len(machine.cpus),
+                    scratch,
+                )
+                for setting in settings_of(party, transport)
+            }
+            for party in ["floor", *PARTIES]
+        }
+
+    def every_driver(self):
+        return [driver for settings in self.drivers.values() for driver in settings.values()]
+
+    def measure(self, driver, case, size, milliseconds, samples):
+        before = loopback_bytes() if case.transport == "tcp" else 0
+        answer = driver.measure(case.collective, size, milliseconds, samples, "hot" if case.hot else "cold")
+        self.libraries[driver.party] = driver.library
+        if case.transport == "tcp" and driver.party != "floor":
+            moved, least = loopback_bytes() - before, size * answer["samples"] * answer["batch"]
+            if moved < least:
+                raise driver.failure(f"moved {moved} bytes through lo where {least} were due: it does not use TCP")
+        return answer
+
+    def best_drivers(self, case, size):
+        """Each party's fastest setting at this size: the least of two short tries, taken in turns."""
+        tries = [(d, []) for party in PARTIES for d in self.drivers[party].values()]
+        for _ in range(1 if size >= 4 * MIB else 2):
+            for driver, seen in tries:
+                seen.append(self.measure(driver, case, size, self.options.ms / 2, 2)["p50_us"])
+        best = {}
+        for driver, seen in tries:
+            if driver.party not in best or min(seen) < best[driver.party][1]:
+                best[driver.party] = (driver, min(seen))
+        chosen = {party: driver for party, (driver, _) in best.items()}
+        # The floor is what Hocket can reach where Hocket runs.
+        chosen["floor"] = self.drivers["floor"][chosen["hocket"].setting]
+        return chosen
+
+    def one_round(self, drivers, case, size, row):
+        samples = 3 if size >= 4 * MIB else 5
+        floors, times = [], {}
+        for party in ["floor", *PARTIES, "floor"]:
+            answer = self.measure(drivers[party], case, size, self.options.ms, samples)
+            if party == "floor":
+                floors.append(answer["p50_us"])
+                row.floor_scheme = answer["detail"]
+            else:
+                times[party] = answer["p50_us"]
+        if max(floors) > STEADY * min(floors):
+            row.thrown += 1
+            return
+        row.rounds.append({**times, "floor": min(floors)})
+
+    def measure_row(self, case, size):
+        drivers = self.best_drivers(case, size)
+        row = Row(case.name, size, commands={party: driver.launch.text() for party, driver in drivers.items()})
+        while len(row.rounds) < self.options.rounds and row.thrown < 2 * self.options.rounds:
+            self.one_round(drivers, case, size, row)
+        return row
+
+    def row(self, case, size):
+        """A floor that comes out too slow chooses its scheme afresh, once: a moment's noise can spoil the choice."""
+        row = self.measure_row(case, size)
+        if row.over_floor is not None and row.over_floor < FLOOR_FAULT:
+            for driver in self.drivers["floor"].values():
+                driver.close()
+            row = self.measure_row(case, size)
+            row.remeasured = True
+        return row
+
+    def close(self):
+        for driver in self.every_driver():
+            driver.close()
+
+    def kill(self):
+        for driver in self.every_driver():
+            if driver.process is not None:
+                driver.kill()
+
+
+def size_text(size):
+    for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B" if size else "-"
+
+
+HEADER = (
+    f"{'case':<38} {'size':>8} {'hocket us':>11} {'best peer us':>22} {'speedup':>8} {'floor us':>11} "
+    f"{'over floor':>10} {'rounds':>7}"
+)
+
+
+def row_text(row):
+    rounds = f"{len(row.rounds)}/{len(row.rounds) + row.thrown}"
+    front = f"{row.case:<38} {size_text(row.bytes):>8}"
+    if not row.rounds:
+        return f"{front} {'no steady round':>67} {rounds:>7}"
+    peer = f"{row.median(row.best_peer):.2f} ({row.best_peer})"
+    return (
+        f"{front} {row.median('hocket'):>11.3f} {peer:>22} {row.speedup:>8.2f} {row.median('floor'):>11.3f} "
+        f"{row.over_floor:>10.2f} {rounds:>7}"
+    )
+
+
+def cpu_model():
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def describe_machine(libraries, begun):
+    machine = Machine.here()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    system = platform.freedesktop_os_release().get("PRETTY_NAME", "") if Path("/etc/os-release").exists() else ""
+    return {
+        "cpu": cpu_model(),
+        "cpus": len(machine.cpus),
+        "cores": machine.cores,
+        "memory_gib": round(memory / 2**30, 1),
+        "kernel": platform.release(),
+        "system": system,
+        "date": begun.isoformat(timespec="seconds"),
+        "load_average": list(os.getloadavg()),
+        "versions": {party: libraries[party] for party in PARTIES if party in libraries},
+    }
+
+
+def select_cases(options):
+    cases = [c for c in all_cases(options.quick, options.hot) if fnmatch.fnmatch(c.name, options.cases)]
+    if options.sizes:
+        cases = [Case(c.collective, c.transport, c.ranks, c.hot, options.sizes) for c in cases if c.sizes != (0,)]
+    if not cases:
+        names = "\n  ".join(c.name for c in all_cases(options.quick, options.hot))
+        raise BenchError(f"--cases {options.cases}: no such case; there are\n  {names}")
+    return cases
+
+
+def run(options, cases, scratch):
+    rows, libraries = [], {}
+    print(HEADER, flush=True)
+    for key in dict.fromkeys((c.transport, c.ranks) for c in cases):
+        group = Group(*key, options, scratch, libraries)
+        try:
+            for case in (c for c in cases if (c.transport, c.ranks) == key):
+                for size in case.sizes:
+                    rows.append(group.row(case, size))
+                    print(row_text(rows[-1]), flush=True)
+            group.close()
+        finally:
+            group.kill()
+    return rows, libraries
+
+
+def check_programs(options):
+    for program in ("hocket-floors", "hocket_bench_driver"):
+        if not (ROOT / options.build / "bin" / program).exists():
+            raise BenchError(f"{options.build}/bin/{program} is not built: run scripts/build, or name --build DIR")
+    missing = missing_peers()
+    if missing:
+        lines = [f"{peer} is missing ({what})" for peer, what in missing.items()]
+        raise BenchError(
+            "; ".join(lines) + ": a run without it does not count; bench/compare.py --install-peers gets it"
+        )
+    build_mpi_drivers()
+
+
+def verdict(rows):
+    unsteady = [r for r in rows if not r.rounds]
+    faults = [r for r in rows if r.rounds and r.over_floor < FLOOR_FAULT]
+    slower = [r for r in rows if r.rounds and r.speedup < 1]
+    for r in slower:
+        print(f"behind: {r.case} {size_text(r.bytes)}: {r.best_peer} is {1 / r.speedup:.2f} times as fast")
+    for r in faults:
+        print(f"floor fault: {r.case} {size_text(r.bytes)}: the floor ({r.floor_scheme}) is slower than Hocket")
+    for r in unsteady:
+        print(f"unsteady: {r.case} {size_text(r.bytes)}: no round kept its floor; run it again on a quieter machine")
+    return 1 if faults else 3 if unsteady else 0
+
+
+def parse_sizes(text):
+    units = {"K": KIB, "M": MIB}
+    try:
+        sizes = tuple(int(t[:-1]) * units[t[-1]] if t[-1] in units else int(t) for t in text.upper().split(","))
+    except (ValueError, IndexError):
+        sizes = ()
+    if not sizes or any(size <= 0 or size % 4 for size in sizes):
+        raise argparse.ArgumentTypeError(f"{text}: expected multiples of 4 bytes like 8,64K,1M")
+    return sizes
+
+
+def positive(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number from 1 up")
+    return int(text)
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few sizes and rounds: less than 3 minutes")
+    parser.add_argument("--cases", metavar="GLOB", default="*", help="only cases like this: 'all_reduce/*/shm/2/*'")
+    parser.add_argument("--sizes", metavar="LIST", type=parse_sizes, help="these sizes instead: 8,64K,1M")
+    parser.add_argument("--hot", action="store_true", help="leave the buffers untouched between calls")
+    parser.add_argument("--rounds", metavar="N", type=positive, help="rounds to keep for each row (7; quick 3)")
+    parser.add_argument("--ms", metavar="N", type=positive, default=20, help="milliseconds of each measurement (20)")
+    parser.add_argument("--json", metavar="FILE", help="write machine and rows to FILE")
+    parser.add_argument("--build", metavar="DIR", default="build/release", help="where Hocket is built (build/release)")
+    parser.add_argument("--install-peers", action="store_true", help="first install what is missing of the peers")
+    options = parser.parse_args(argv)
+    options.rounds = options.rounds or (3 if options.quick else 7)
+    return options
+
+
+def main(argv):
+    options = parse(argv)
+    begun = datetime.datetime.now(datetime.timezone.utc)
+    # In memory, not on a disk: the ranks of MPI drivers meet in a file of it.
+    scratch = tempfile.mkdtemp(prefix="hocket-bench-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    try:
+        cases = select_cases(options)
+        if options.install_peers:
+            install_peers()
+        check_programs(options)
+        rows, libraries = run(options, cases, scratch)
+    except BenchError as error:
+        print(f"compare.py: {error}", file=sys.stderr)
+        return 1
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if options.json:
+        result = {"machine": describe_machine(libraries, begun), "results": [row.as_json() for row in rows]}
+        Path(options.json).write_text(json.dumps(result, indent=1) + "\n")
+    return verdict(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,44 @@
+// TCP over loopback between two processes: connecting, and moving bytes both ways at once.
+#pragma once
+
+#include <cstddef>
+
+namespace floors {
+
+// One connection; end[r] belongs to rank r. Made before the ranks are forked.
+struct TcpPair {
+  int end[2];
+};
+
+// The same connection with the kernel's buffers and with large ones: which is faster depends on size and machine.
+struct TcpPairs {
+  TcpPair plain;
+  TcpPair buffered;
+};
+
+// Socket buffers of `buffer_bytes` (0: the kernel's choice). False and a line on stderr on failure.
+bool tcp_connect(int buffer_bytes, TcpPair* pair);
+
+enum class Waiting { spin, poll };
+
+// Sends `out` and receives `in` at the same time over one socket, at most `chunk` bytes a system call.
+// false: the peer is gone or a call failed, said on stderr.
+class Duplex {
+ public:
+  Duplex(int socket, size_t chunk, Waiting waiting) : socket_(socket), chunk_(chunk), waiting_(waiting) {}
+
+  // Each moves what the kernel takes at once: bytes moved, 0 when it would block, -1 on failure.
+  long send_some(const void* data, size_t bytes) const;
+  long receive_some(void* data, size_t bytes) const;
+  // After a round in which neither moved anything.
+  bool wait(bool to_send, bool to_receive) const;
+
+  bool exchange(const void* out, size_t out_bytes, void* in, size_t in_bytes) const;
+
+ private:
+  int socket_;
+  size_t chunk_;
+  Waiting waiting_;
+};
+
+}  // namespace floors

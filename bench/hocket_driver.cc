@@ -1,0 +1,108 @@
+// Measures Hocket through its C ABI with the loop of peers/measure.h, exactly as peers/mpi_driver.c measures an MPI:
+//   hocket_bench_driver --np N [--pin 0,1] [--transport auto|shm|tcp]
+// starts N ranks that find each other through a file in a fresh directory, then serves commands from standard input.
+#include <hocket/hocket.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "peers/measure.h"
+#include "peers/ranks.h"
+
+namespace {
+
+struct Options {
+  int ranks = 0;
+  std::string transport = "auto";
+  rk_pins pins = {};
+};
+
+struct Job {
+  Options options;
+  hb_control* control;
+  std::string directory;  // of the rendezvous file
+};
+
+bool succeeded(hktResult_t result, const char* what) {
+  if (result == hktSuccess) return true;
+  std::fprintf(stderr, "bench: %s: %s: %s\n", what, hktGetErrorString(result), hktGetLastError());
+  return false;
+}
+
+hktComm_t comm_of(void* context) { return static_cast<hktComm_t>(context); }
+
+int all_reduce(void* context, const float* in, float* out, size_t count) {
+  return succeeded(hktAllReduce(in, out, count, hktFloat32, hktSum, comm_of(context), nullptr), "hktAllReduce") ? 0 : 1;
+}
+
+int broadcast(void* context, float* data, size_t count) {
+  return succeeded(hktBroadcast(data, data, count, hktFloat32, 0, comm_of(context), nullptr), "hktBroadcast") ? 0 : 1;
+}
+
+int barrier(void* context) { return succeeded(hktBarrier(comm_of(context), nullptr), "hktBarrier") ? 0 : 1; }
+
+int run_rank(int rank, void* context) {
+  const Job& job = *static_cast<Job*>(context);
+  const int ranks = job.options.ranks;
+  const std::string url =
+      "file://" + job.directory + "/rendezvous?rank=" + std::to_string(rank) + "&world_size=" + std::to_string(ranks);
+  hktConfig_t config = HKT_CONFIG_INITIALIZER;
+  config.transport = job.options.transport.c_str();
+  hktComm_t comm = nullptr;
+  if (!succeeded(hktCommInitUrl(&comm, url.c_str(), &config), "hktCommInitUrl")) return 1;
+
+  hb_rank self = hb_attach(job.control, rank, ranks, rk_usable_cpus(&job.options.pins));
+  const hb_ops ops = {comm, all_reduce, broadcast, barrier, nullptr, nullptr};
+  int version = 0;
+  hktGetVersion(&version);
+  const std::string library = "Hocket " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
+                              "." + std::to_string(version % 100);
+  const int status = hb_serve(&self, &ops, library.c_str());
+  if (status != 0) return status;
+  return succeeded(hktCommDestroy(comm), "hktCommDestroy") ? 0 : 1;
+}
+
+bool parse(int argc, char** argv, Options* options) {
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view flag = argv[i];
+    if (flag == "--np") {
+      options->ranks = std::atoi(argv[i + 1]);
+    } else if (flag == "--pin") {
+      if (rk_parse_pins(argv[i + 1], &options->pins) != 0) return false;
+    } else if (flag == "--transport") {
+      options->transport = argv[i + 1];
+    } else {
+      return false;
+    }
+  }
+  return argc % 2 == 1 && options->ranks >= 1 && options->ranks <= HB_MAX_RANKS;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Job job = {};
+  if (!parse(argc, argv, &job.options)) {
+    std::fprintf(stderr, "usage: %s --np 1..%d [--pin CPU,CPU...] [--transport auto|shm|tcp]\n", argv[0], HB_MAX_RANKS);
+    return 2;
+  }
+  char directory[] = "/tmp/hocket-bench-XXXXXX";
+  if (mkdtemp(directory) == nullptr) {
+    std::perror("bench: mkdtemp /tmp/hocket-bench-XXXXXX");
+    return 1;
+  }
+  job.directory = directory;
+  void* shared = mmap(nullptr, sizeof(hb_control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) {
+    std::perror("bench: mmap");
+    return 1;
+  }
+  job.control = static_cast<hb_control*>(shared);
+  const int status = rk_run(job.options.ranks, &job.options.pins, run_rank, &job);
+  std::error_code ignored;  // the directory may be gone already; a leftover in /tmp harms nobody
+  std::filesystem::remove_all(job.directory, ignored);
+  return status;
+}

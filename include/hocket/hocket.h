@@ -1,0 +1,160 @@
+/* Hocket: collective communication for processes that train models together. C ABI.
+ *
+ * Rules for the whole interface
+ * - Every function returns hktResult_t; hktGetLastError() has the text of the calling thread's last failure.
+ * - A communicator is used by one thread at a time; different communicators are independent.
+ *   hktCommAbort and hktCommGetAsyncError may be called from any thread at any time.
+ * - All ranks of a communicator issue the same collectives in the same order.
+ * - Counts are in elements and 64 bits wide. A count of 0 is valid and allows null buffers.
+ * - sendbuf == recvbuf means in place; any other overlap is an invalid argument.
+ * - Buffers belong to the caller; Hocket uses them until the call has returned.
+ * - After fork() a communicator is unusable in the child (hktInvalidUsage) and stays usable in the parent.
+ */
+#ifndef HOCKET_HOCKET_H
+#define HOCKET_HOCKET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HKT_MAJOR 0
+#define HKT_MINOR 1
+#define HKT_PATCH 0
+#define HKT_VERSION(x, y, z) ((x)*10000 + (y)*100 + (z))
+#define HKT_VERSION_CODE HKT_VERSION(HKT_MAJOR, HKT_MINOR, HKT_PATCH)
+
+#if defined(__GNUC__)
+#define HKT_API __attribute__((visibility("default")))
+#else
+#define HKT_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Results. Values are final. */
+typedef enum {
+  hktSuccess = 0,
+  hktDeviceError = 1,     /* a CUDA call failed */
+  hktSystemError = 2,     /* a system call failed: the text says which, on what, and errno */
+  hktInternalError = 3,   /* a fault in Hocket itself */
+  hktInvalidArgument = 4, /* an argument is wrong by itself */
+  hktInvalidUsage = 5,    /* the call is wrong here: order, state, environment */
+  hktRemoteError = 6,     /* another rank died or failed: the text names it */
+  hktInProgress = 7,
+  hktTimeout = 8,  /* a deadline passed: the text names the ranks waited for */
+  hktMismatch = 9, /* the ranks called different collectives: the text names both calls */
+  hktAborted = 10  /* hktCommAbort was called */
+} hktResult_t;
+
+/* Element types. Values are final. */
+typedef enum {
+  hktInt8 = 0,
+  hktUint8 = 1,
+  hktInt32 = 2,
+  hktUint32 = 3,
+  hktInt64 = 4,
+  hktUint64 = 5,
+  hktFloat16 = 6,
+  hktFloat32 = 7,
+  hktFloat64 = 8,
+  hktBfloat16 = 9,
+  hktInt16 = 12,
+  hktUint16 = 13
+} hktDataType_t;
+
+/* Reductions. Values are final. Integers wrap. hktAvg divides the sum by the number of ranks (integers: towards zero).
+ * 16-bit floats accumulate in 32 bits with one rounding on each rank that folds. min and max return a NaN operand. */
+typedef enum { hktSum = 0, hktProd = 1, hktMax = 2, hktMin = 3, hktAvg = 4 } hktRedOp_t;
+
+typedef struct hktComm* hktComm_t;
+typedef struct hktRequest* hktRequest_t;
+typedef void* hktStream_t;
+
+/* Host memory, no stream. (A null stream is CUDA's legacy default stream, as in NCCL and PyTorch.) */
+#define HKT_STREAM_HOST ((hktStream_t)(intptr_t)-3)
+
+/* Identifies a communicator to be: made on one rank, given to all the others by any means. */
+typedef struct {
+  char internal[128];
+} hktUniqueId;
+
+/* Settings of a communicator. Initialise with HKT_CONFIG_INITIALIZER, then change fields. */
+typedef struct {
+  size_t size;
+  uint32_t magic;
+  uint32_t version;
+  int64_t init_timeout_ms; /* for the whole of bring-up; HKT_UNDEFINED: HOCKET_INIT_TIMEOUT or 30 s */
+  int64_t timeout_ms;      /* for each call; HKT_UNDEFINED: HOCKET_TIMEOUT or 600 s */
+  const char* transport;   /* "auto", "shm", "tcp"; null: HOCKET_TRANSPORT or auto */
+} hktConfig_t;
+#define HKT_CONFIG_MAGIC 0x686b7463u
+#define HKT_UNDEFINED INT64_MIN
+#define HKT_CONFIG_INITIALIZER \
+  { sizeof(hktConfig_t), HKT_CONFIG_MAGIC, HKT_VERSION_CODE, HKT_UNDEFINED, HKT_UNDEFINED, 0 }
+
+/* Options of one call; a null pointer means: block, host memory, the communicator's deadline.
+ * Initialise with HKT_CALL_OPTIONS_INITIALIZER, then change fields. */
+typedef struct {
+  size_t size;
+  uint32_t version;
+  uint32_t reserved;     /* 0 */
+  hktStream_t stream;    /* HKT_STREAM_HOST */
+  hktRequest_t* request; /* null: blocking */
+  int64_t timeout_ms;    /* HKT_UNDEFINED: the communicator's */
+  const char* label;     /* shown in errors and logs; may be null */
+} hktCallOptions_t;
+#define HKT_CALL_OPTIONS_INITIALIZER \
+  { sizeof(hktCallOptions_t), HKT_VERSION_CODE, 0, HKT_STREAM_HOST, 0, HKT_UNDEFINED, 0 }
+
+/* A key-value store of the caller's, through which ranks find each other. All three are called from the initialising
+ * thread only; `ctx` is passed through. Values are binary. Each returns 0 for success.
+ * put:  stores `size` bytes under `key`; a key is written once.
+ * get:  copies at most `*size` bytes of the value to `value` and sets `*size` to its full length; the key exists.
+ * wait: returns 0 as soon as `key` exists, another value when `timeout_ms` has passed first. */
+typedef struct {
+  size_t size;
+  void* ctx;
+  int (*put)(void* ctx, const char* key, const void* value, size_t size);
+  int (*get)(void* ctx, const char* key, void* value, size_t* size);
+  int (*wait)(void* ctx, const char* key, int64_t timeout_ms);
+} hktStore_t;
+
+/* Library. */
+HKT_API hktResult_t hktGetVersion(int* version);
+HKT_API const char* hktGetErrorString(hktResult_t result); /* static text, never null */
+HKT_API const char* hktGetLastError(void);                 /* of this thread; valid until its next failure; never null */
+HKT_API hktResult_t hktGetTypeSize(hktDataType_t type, size_t* bytes);
+
+/* Bring-up. All ranks call one of these with the same number of ranks; each blocks until all are there or the deadline
+ * (config.init_timeout_ms) passes. On failure *comm is null and nothing is left behind. */
+HKT_API hktResult_t hktGetUniqueId(hktUniqueId* id);
+HKT_API hktResult_t hktCommInitRank(hktComm_t* comm, int nranks, hktUniqueId id, int rank, const hktConfig_t* config);
+HKT_API hktResult_t hktCommInitUrl(hktComm_t* comm, const char* url, const hktConfig_t* config);
+HKT_API hktResult_t hktCommInitEnv(hktComm_t* comm, const hktConfig_t* config); /* HOCKET_INIT, default env:// */
+HKT_API hktResult_t hktCommInitStore(hktComm_t* comm, int nranks, int rank, const hktStore_t* store,
+                                     const hktConfig_t* config);
+
+HKT_API hktResult_t hktCommRank(hktComm_t comm, int* rank);
+HKT_API hktResult_t hktCommCount(hktComm_t comm, int* count);
+/* The first error that hit the communicator outside or inside a call, hktSuccess if none. Any thread. */
+HKT_API hktResult_t hktCommGetAsyncError(hktComm_t comm, hktResult_t* async);
+/* Makes this and every other rank's present and later calls fail; never blocks. Any thread. */
+HKT_API hktResult_t hktCommAbort(hktComm_t comm);
+/* Releases the communicator, also after errors and with dead peers. The handle is invalid afterwards. */
+HKT_API hktResult_t hktCommDestroy(hktComm_t comm);
+
+/* Collectives. */
+/* recvbuf[i] = op over all ranks of sendbuf[i], i < count; the same bits on every rank. */
+HKT_API hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktRedOp_t op,
+                                 hktComm_t comm, const hktCallOptions_t* options);
+/* recvbuf = root's sendbuf; sendbuf is read on the root only and may be null elsewhere. */
+HKT_API hktResult_t hktBroadcast(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, int root,
+                                 hktComm_t comm, const hktCallOptions_t* options);
+/* Returns after every rank has called it. */
+HKT_API hktResult_t hktBarrier(hktComm_t comm, const hktCallOptions_t* options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,138 @@
+// Hocket in C++20: RAII over the C ABI of hocket.h, whose rules hold here, too. Header only; failures are thrown as hocket::Failure.
+#ifndef HOCKET_HOCKET_HPP
+#define HOCKET_HOCKET_HPP
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "hocket/hocket.h"
+
+namespace hocket {
+
+enum class Op { sum = hktSum, prod = hktProd, max = hktMax, min = hktMin, avg = hktAvg };
+
+// What a failed call throws: the code, and as what() one line that says what is wrong, where, and what to do.
+class Failure : public std::runtime_error {
+ public:
+  Failure(hktResult_t code, const std::string& text) : std::runtime_error(text), code_(code) {}
+  hktResult_t code() const noexcept { return code_; }
+
+ private:
+  hktResult_t code_;
+};
+
+inline void check(hktResult_t result) {
+  if (result != hktSuccess) throw Failure(result, std::string(hktGetErrorString(result)) + ": " + hktGetLastError());
+}
+
+// The hktDataType_t of an arithmetic C++ type; 16-bit floats have no C++20 type, use Communicator::handle() with the C ABI.
+template <class T>
+constexpr hktDataType_t type_of() {
+  static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8, "no Hocket type for this C++ type");
+  if constexpr (std::is_floating_point_v<T>) {
+    return sizeof(T) == 4 ? hktFloat32 : hktFloat64;
+  } else {
+    constexpr bool s = std::is_signed_v<T>;
+    return sizeof(T) == 1   ? (s ? hktInt8 : hktUint8)
+           : sizeof(T) == 2 ? (s ? hktInt16 : hktUint16)
+           : sizeof(T) == 4 ? (s ? hktInt32 : hktUint32)
+                            : (s ? hktInt64 : hktUint64);
+  }
+}
+
+// Settings of a communicator. What is left unset comes from the environment.
+struct Config {
+  std::chrono::milliseconds init_timeout{-1};  // negative: HOCKET_INIT_TIMEOUT or 30 s
+  std::chrono::milliseconds timeout{-1};       // of each call; negative: HOCKET_TIMEOUT or 600 s
+  std::string transport;                       // "auto", "shm", "tcp"; empty: HOCKET_TRANSPORT or auto
+};
+
+// Owns a communicator. Movable. One thread at a time; abort() and async_error() from any.
+class Communicator {
+ public:
+  static Communicator from_env(const Config& config = {}) {
+    return make(config, [](hktComm_t* c, const hktConfig_t* k) { return hktCommInitEnv(c, k); });
+  }
+  static Communicator from_url(const std::string& url, const Config& config = {}) {
+    return make(config, [&](hktComm_t* c, const hktConfig_t* k) { return hktCommInitUrl(c, url.c_str(), k); });
+  }
+  static Communicator from_id(const hktUniqueId& id, int rank, int size, const Config& config = {}) {
+    return make(config, [&](hktComm_t* c, const hktConfig_t* k) { return hktCommInitRank(c, size, id, rank, k); });
+  }
+  static Communicator from_store(const hktStore_t& store, int rank, int size, const Config& config = {}) {
+    return make(config, [&](hktComm_t* c, const hktConfig_t* k) { return hktCommInitStore(c, size, rank, &store, k); });
+  }
+
+  Communicator(Communicator&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
+  Communicator& operator=(Communicator&& other) noexcept {
+    std::swap(comm_, other.comm_);
+    return *this;
+  }
+  ~Communicator() {
+    if (comm_ != nullptr) (void)hktCommDestroy(comm_);
+  }
+
+  int rank() const {
+    int rank = 0;
+    check(hktCommRank(comm_, &rank));
+    return rank;
+  }
+  int size() const {
+    int size = 0;
+    check(hktCommCount(comm_, &size));
+    return size;
+  }
+
+  // In place: data[i] = op over all ranks of data[i].
+  template <class T, std::size_t N>
+  void all_reduce(std::span<T, N> data, Op op) {
+    check(hktAllReduce(data.data(), data.data(), data.size(), type_of<T>(), static_cast<hktRedOp_t>(op), comm_, nullptr));
+  }
+  // out[i] = op over all ranks of in[i]; equal lengths.
+  template <class T, std::size_t N, std::size_t M>
+  void all_reduce(std::span<const T, N> in, std::span<T, M> out, Op op) {
+    if (in.size() != out.size())
+      throw Failure(hktInvalidArgument, "all_reduce: in has " + std::to_string(in.size()) + " elements, out " +
+                                            std::to_string(out.size()) + "; they must be equal");
+    check(hktAllReduce(in.data(), out.data(), in.size(), type_of<T>(), static_cast<hktRedOp_t>(op), comm_, nullptr));
+  }
+  // data of `root` goes to all.
+  template <class T, std::size_t N>
+  void broadcast(std::span<T, N> data, int root) {
+    check(hktBroadcast(data.data(), data.data(), data.size(), type_of<T>(), root, comm_, nullptr));
+  }
+  void barrier() { check(hktBarrier(comm_, nullptr)); }
+
+  void abort() { check(hktCommAbort(comm_)); }
+  hktResult_t async_error() const {
+    hktResult_t async = hktSuccess;
+    check(hktCommGetAsyncError(comm_, &async));
+    return async;
+  }
+  hktComm_t handle() const { return comm_; }
+
+ private:
+  explicit Communicator(hktComm_t comm) : comm_(comm) {}
+  template <class Init>
+  static Communicator make(const Config& config, Init&& init) {
+    hktConfig_t k = HKT_CONFIG_INITIALIZER;
+    if (config.init_timeout.count() >= 0) k.init_timeout_ms = config.init_timeout.count();
+    if (config.timeout.count() >= 0) k.timeout_ms = config.timeout.count();
+    if (!config.transport.empty()) k.transport = config.transport.c_str();
+    hktComm_t comm = nullptr;
+    check(init(&comm, &k));
+    return Communicator(comm);
+  }
+
+  hktComm_t comm_;
+};
+
+}  // namespace hocket
+
+#endif

@@ -1,0 +1,49 @@
+// The server of the TCP store: one thread with poll(), for the time of one bring-up.
+//
+// It holds the keys of one job and knows nothing of what they mean. Anybody may connect to its port: who does not send
+// a valid hello within Options::greeting_ms is dropped, at most kMaxStrangers wait at a time (the oldest makes room),
+// and a stranger costs the size of a hello. A rank counts as member from its first request on; a member whose
+// connection ends without a bye has died, which fails the job for all others.
+//
+// It is over when all members have left; after an error it stays until all ranks of the job were told, or for a time: a
+// minute for a unique id; kLingerMs at a tcp:// place, where nobody is waited for any more if the error is a timeout.
+#pragma once
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/socket.h"
+
+namespace hocket {
+
+class TcpServer {
+ public:
+  struct Options {
+    uint64_t nonce = 0;      // what a hello must carry
+    uint32_t nranks = 0;     // 0: as the first hello has it
+    int greeting_ms = 5000;  // time for a hello
+  };
+  static constexpr size_t kMaxStrangers = 64;
+
+  // Serves `listeners` (which may be none) and `members`: sockets whose other end is a client of this process.
+  static Result<std::unique_ptr<TcpServer>> start(std::vector<Fd> listeners, std::vector<Fd> members, Options options);
+  // The same for nobody in particular: the thread ends with its job, or with the process.
+  static Status start_detached(std::vector<Fd> listeners, Options options);
+
+  // Stops at once, whoever is still connected.
+  ~TcpServer();
+  TcpServer(const TcpServer&) = delete;
+  TcpServer& operator=(const TcpServer&) = delete;
+
+  // Waits until the server is over; false if the deadline came first.
+  bool wait_over(Deadline deadline);
+
+ private:
+  TcpServer() = default;
+  Fd stop_;  // closed to stop the thread
+  Fd over_;  // its other end is closed by the thread when it is over
+  std::thread thread_;
+};
+
+}  // namespace hocket

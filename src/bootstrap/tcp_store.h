@@ -1,0 +1,33 @@
+// The store over TCP: a client of the TcpServer (tcp_server.h) that rank 0, or the maker of a unique id, runs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/socket.h"
+#include "bootstrap/store.h"
+
+namespace hocket {
+
+// Who wants to be a member of which job.
+struct TcpMember {
+  int rank = 0;
+  int nranks = 1;
+  uint64_t nonce = 0;  // of the unique id; 0 for a tcp:// URL
+  std::string server;  // the server in messages: "rank 0 at tcp://10.0.0.1:29500"
+};
+
+// Rank 0 of a tcp:// job: starts the server and is its first member. It listens on those addresses of `where` that are
+// this host's, and on all addresses if there are none or the name means only loopback (as a host's own name often does,
+// where the others could not reach it). With one rank nothing is opened. A port in use is tried for half a second; if a
+// rank 0 of Hocket answers there, this process joins it, so that all its ranks hear of the clash.
+Result<std::unique_ptr<Store>> host_tcp_store(const HostPort& where, const TcpMember& me, Deadline deadline);
+
+// Any other rank: looks up `where` and tries all its addresses, again and again until the deadline.
+Result<std::unique_ptr<Store>> join_tcp_store(const HostPort& where, const TcpMember& me, Deadline deadline);
+// The same with addresses that are known: those of a unique id.
+Result<std::unique_ptr<Store>> join_tcp_store(const std::vector<Address>& where, const TcpMember& me,
+                                              Deadline deadline);
+
+}  // namespace hocket

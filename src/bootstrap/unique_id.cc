@@ -1,0 +1,83 @@
+#include "bootstrap/unique_id.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "bootstrap/interfaces.h"
+#include "bootstrap/tcp_server.h"
+#include "bootstrap/wire.h"
+
+namespace hocket {
+namespace {
+
+constexpr std::string_view kMagic = "HKTU";
+constexpr uint8_t kVersion = 1;
+constexpr size_t kMaxAddresses = 8;
+
+}  // namespace
+
+uint64_t random_nonce() {
+  uint64_t nonce = 0;
+  while (nonce == 0) {
+    // getrandom delivers up to 256 bytes whole or fails with EINTR while the system's pool fills up at boot.
+    if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) nonce = 0;
+  }
+  return nonce;
+}
+
+Status make_unique_id(hktUniqueId* id) {
+  Result<std::vector<Interface>> interfaces = usable_interfaces();
+  if (!interfaces) return std::move(interfaces.error());
+  TcpServer::Options options;
+  options.nonce = random_nonce();
+  std::vector<Fd> listeners;
+  std::string addresses;
+  std::optional<Error> failure;
+  const std::string head = wire::Writer().raw(kMagic).u8(kVersion).u8(0).u64(options.nonce).take();
+  for (const Interface& interface : *interfaces) {
+    if (listeners.size() == kMaxAddresses) break;
+    Result<Fd> listener = listen_on(interface.address);
+    if (!listener) {
+      failure = std::move(listener.error());
+      continue;
+    }
+    Result<Address> bound = local_address(listener->get());
+    if (!bound) return std::move(bound.error());
+    const std::string code = bound->encode();
+    if (head.size() + addresses.size() + code.size() > sizeof id->internal) continue;
+    addresses += code;
+    listeners.push_back(std::move(*listener));
+  }
+  if (listeners.empty()) return failure ? *std::move(failure) : error(hktInternalError, "no address fits a unique id");
+  const std::string bytes = head + addresses;
+  *id = hktUniqueId{};
+  std::memcpy(id->internal, bytes.data(), bytes.size());
+  id->internal[kMagic.size() + 1] = static_cast<char>(listeners.size());
+  return TcpServer::start_detached(std::move(listeners), options);
+}
+
+Result<UniqueIdContent> read_unique_id(const hktUniqueId& id) {
+  const std::string_view bytes(id.internal, sizeof id.internal);
+  wire::Reader in(bytes);
+  UniqueIdContent out;
+  const bool magic = in.raw(kMagic.size()) == kMagic && in.u8() == kVersion;
+  const size_t count = in.u8();
+  out.nonce = in.u64();
+  std::string_view rest = bytes.substr(bytes.size() - in.left());
+  for (size_t i = 0; magic && i < count; ++i) {
+    const std::optional<Address> address = Address::decode(rest);
+    if (!address || address->port() == 0) break;
+    out.addresses.push_back(*address);
+  }
+  if (!magic || count == 0 || out.addresses.size() != count || out.nonce == 0) {
+    return error(hktInvalidArgument,
+                 "the unique id is not valid: take it from hktGetUniqueId and hand on all of its %zu bytes unchanged",
+                 bytes.size());
+  }
+  return out;
+}
+
+}  // namespace hocket

@@ -1,0 +1,299 @@
+#include "comm/bringup.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/env.h"
+#include "bootstrap/interfaces.h"
+#include "comm/pack.h"
+#include "transport/shm/group.h"
+#include "transport/shm/shm_transport.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace hocket {
+namespace {
+
+enum class Shm : uint8_t { off, memfd, devshm };
+
+// What every rank tells all others first.
+struct Member {
+  std::string host;      // ranks with equal ids may share memory; trying tells
+  uint64_t token = 0;    // of the process
+  uint32_t cpus = 1;     // usable by this rank
+  uint64_t cache = 0;    // last-level cache, bytes
+  Shm shm = Shm::memfd;  // HOCKET_SHM, off when the transport is tcp
+  uint8_t fence = 0;     // registered for asymmetric fences
+  uint8_t tcp_only = 0;
+  uint8_t shm_only = 0;
+
+  std::string pack() const {
+    Packer p;
+    p.text(host).put(token).put(cpus).put(cache).put(shm).put(fence).put(tcp_only).put(shm_only);
+    return p.bytes();
+  }
+  static bool unpack(const std::string& bytes, Member& c) {
+    Unpacker u(bytes);
+    return u.text(c.host, 128) && u.get(c.token) && u.get(c.cpus) && u.get(c.cache) && u.get(c.shm) && u.get(c.fence) &&
+           u.get(c.tcp_only) && u.get(c.shm_only) && u.done();
+  }
+};
+
+// Random per process, and different in a forked child.
+Result<uint64_t> process_token() {
+  static const uint64_t random = [] {
+    uint64_t r = 0;
+    return getrandom(&r, sizeof r, 0) == sizeof r ? r : 0;
+  }();
+  if (random == 0) return sys_error("getrandom");
+  return random ^ (static_cast<uint64_t>(getpid()) * 0x9e3779b97f4a7c15u);
+}
+
+// Every link of a communicator has this geometry: about 1 MiB of slots per direction for few ranks, less for many, so that a
+// rank of 64 stays under 64 MiB.
+RingGeometry geometry_for(int nranks) {
+  RingGeometry g;
+  g.depth = 8;
+  g.ack_batch = 4;
+  g.slot_bytes = nranks <= 8 ? 128 * 1024 : nranks <= 16 ? 64 * 1024 : 32 * 1024;
+  return g;
+}
+
+// The whole of a bring-up, step by step. Each exchange doubles as the point where an error of one rank reaches all.
+class BringUp {
+ public:
+  BringUp(Rendezvous& rendezvous, const CommSettings& settings, Deadline deadline)
+      : meet_(rendezvous), deadline_(deadline), log_{meet_.rank(), meet_.nranks()} {
+    parts_.rank = meet_.rank();
+    parts_.nranks = meet_.nranks();
+    parts_.epoch = static_cast<uint32_t>(meet_.nonce() ^ (meet_.nonce() >> 32)) | 1;
+    geometry_ = settings.geometry.value_or(geometry_for(parts_.nranks));
+    parts_.route.resize(static_cast<size_t>(parts_.nranks));
+  }
+
+  Status exchange_members(const CommSettings& settings);
+  Status share_memory();
+  Status connect_tcp();
+  Result<std::unique_ptr<Communicator>> finish(const CommSettings& settings);
+
+ private:
+  size_t me() const { return static_cast<size_t>(parts_.rank); }
+  const Member& mine() const { return members_[me()]; }
+  std::vector<int> group_of(int rank) const;
+  // Everyone says how its last step went: all come back with the texts of all ("" is good).
+  Result<std::vector<std::string>> say(const char* step, const std::string& text) { return meet_.all_gather(step, text); }
+
+  Rendezvous& meet_;
+  Deadline deadline_;
+  LogId log_;
+  Parts parts_;
+  RingGeometry geometry_;
+  std::vector<Member> members_;
+  std::vector<std::string> shm_outcome_;  // by rank: "" has mapped its group's segment, else why not
+  std::shared_ptr<shm::Segment> segment_;
+};
+
+Status BringUp::exchange_members(const CommSettings& settings) {
+  static constexpr std::string_view kTransports[] = {"auto", "shm", "tcp"};
+  static constexpr std::string_view kShm[] = {"memfd", "devshm", "off"};
+  HKT_ASSIGN(std::string transport, env::get_choice("HOCKET_TRANSPORT", "auto", kTransports));
+  if (settings.transport) transport = *settings.transport;
+  if (std::find(std::begin(kTransports), std::end(kTransports), transport) == std::end(kTransports))
+    return error(hktInvalidArgument, "transport '%s' is unknown; known: auto, shm, tcp", transport.c_str());
+  HKT_ASSIGN(const std::string shm, env::get_choice("HOCKET_SHM", "memfd", kShm));
+
+  Member card;
+  if (settings.host_id) {
+    card.host = *settings.host_id;
+  } else {
+    HKT_ASSIGN(card.host, host_id());
+  }
+  HKT_ASSIGN(card.token, process_token());
+  card.cpus = usable_cpus();
+  const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  card.cache = cache > 0 ? static_cast<uint64_t>(cache) : 0;
+  card.tcp_only = transport == "tcp";
+  card.shm_only = transport == "shm";
+  card.shm = card.tcp_only || shm == "off" ? Shm::off : shm == "devshm" ? Shm::devshm : Shm::memfd;
+  if (card.shm_only && card.shm == Shm::off)
+    return error(hktInvalidUsage, "rank %d: transport shm is asked for, but HOCKET_SHM=off forbids it", parts_.rank);
+  card.fence = register_asymmetric_fence();
+
+  HKT_ASSIGN(const std::vector<std::string> all, meet_.all_gather("member", card.pack()));
+  members_.resize(all.size());
+  parts_.fence = Fence::asymmetric;
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (!Member::unpack(all[r], members_[r]))
+      return error(hktRemoteError, "rank %zu told about itself what cannot be read", r);
+  }
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (members_[r].tcp_only != mine().tcp_only || members_[r].shm_only != mine().shm_only)
+      return error(hktInvalidUsage, "rank %zu and rank %d were given different transports; give all ranks the same", r, parts_.rank);
+    if (members_[r].fence == 0) parts_.fence = Fence::full;  // one process without is enough
+  }
+  return {};
+}
+
+// The ranks that try to share memory with `rank`, itself included, ascending.
+std::vector<int> BringUp::group_of(int rank) const {
+  std::vector<int> group;
+  const Member& own = members_[static_cast<size_t>(rank)];
+  for (int r = 0; r < parts_.nranks; ++r) {
+    const Member& c = members_[static_cast<size_t>(r)];
+    if (r == rank || (c.host == own.host && c.shm != Shm::off && c.shm == own.shm)) group.push_back(r);
+  }
+  return own.shm == Shm::off ? std::vector<int>{rank} : group;
+}
+
+Status BringUp::share_memory() {
+  const std::vector<int> group = group_of(parts_.rank);
+  shm::GroupConfig config;
+  config.ranks = group;
+  config.my_rank = parts_.rank;
+  config.nonce = meet_.nonce();
+  config.process_token = mine().token;
+  for (const int r : group) config.tokens.push_back(members_[static_cast<size_t>(r)].token);
+  config.geometry = geometry_;
+  config.tags = kMaxTags;
+  config.backing = mine().shm == Shm::devshm ? shm::Backing::devshm : shm::Backing::memfd;
+  config.fence = parts_.fence;
+  config.log = log_;
+
+  // Two exchanges: the segment is there before anyone attaches, and its leader keeps serving until all have.
+  std::unique_ptr<shm::Leader> leader;
+  std::string outcome;
+  const bool shares = group.size() > 1;
+  if (shares && group.front() == parts_.rank) {
+    auto made = shm::Leader::create(config);
+    if (made.ok()) {
+      leader = std::move(made.value());
+      if (Status served = leader->serve(deadline_); !served.ok()) outcome = served.error().text;
+      segment_ = leader->segment();
+    } else {
+      outcome = made.error().text;
+      HKT_WARN(shm, log_, "no shared memory on this host, its %zu ranks use TCP instead: %s", group.size(), outcome.c_str());
+    }
+  }
+  HKT_ASSIGN(const std::vector<std::string> leaders, say("shm-lead", outcome));
+  if (shares && leader == nullptr) {
+    outcome = leaders[static_cast<size_t>(group.front())];
+    if (outcome.empty()) {
+      auto attached = shm::attach(config, deadline_);
+      if (attached.ok()) {
+        segment_ = std::move(attached.value());
+      } else {
+        outcome = attached.error().text;
+        HKT_WARN(shm, log_, "this rank cannot map the shared memory of its host and uses TCP instead: %s", outcome.c_str());
+      }
+    }
+  }
+  HKT_ASSIGN(shm_outcome_, say("shm", outcome));
+  if (leader != nullptr) leader->stop();
+  if (!outcome.empty()) segment_.reset();
+
+  if (segment_ == nullptr) return {};
+  auto transport = std::make_unique<shm::ShmTransport>(segment_, config);
+  parts_.bell = &transport->bell();
+  for (const int r : group)
+    if (r != parts_.rank && shm_outcome_[static_cast<size_t>(r)].empty()) parts_.route[static_cast<size_t>(r)] = transport.get();
+  parts_.transports.push_back(std::move(transport));
+  return {};
+}
+
+Status BringUp::connect_tcp() {
+  // Every rank knows all groups and outcomes, so all agree on whether anybody needs TCP.
+  bool needed = false;
+  for (int r = 0; r < parts_.nranks; ++r) {
+    const std::vector<int> group = group_of(r);
+    bool complete = static_cast<int>(group.size()) == parts_.nranks;
+    for (const int g : group) complete = complete && shm_outcome_[static_cast<size_t>(g)].empty();
+    if (complete) continue;
+    if (mine().shm_only)
+      return error(hktInvalidUsage, "transport shm is asked for, but rank %d does not share memory with all others: %s", r,
+                   shm_outcome_[static_cast<size_t>(r)].empty() ? "it is on another host (or HOCKET_HOST_ID says so)"
+                                                                : shm_outcome_[static_cast<size_t>(r)].c_str());
+    needed = true;
+  }
+  if (parts_.bell == nullptr) {
+    parts_.own_bell = std::make_unique<Doorbell>();
+    parts_.bell = parts_.own_bell.get();
+  }
+  if (!needed || parts_.nranks == 1) return {};
+
+  tcp::Config config;
+  config.rank = parts_.rank;
+  config.nranks = parts_.nranks;
+  config.nonce = meet_.nonce();
+  config.epoch = parts_.epoch;
+  config.geometry = geometry_;
+  config.tags = kMaxTags;
+  HKT_ASSIGN(const std::vector<Interface> interfaces, usable_interfaces());
+  for (const Interface& i : interfaces) config.addresses.push_back(i.address);
+  config.log = log_;
+  HKT_ASSIGN(std::unique_ptr<tcp::TcpTransport> transport, tcp::TcpTransport::listen(config));
+  HKT_ASSIGN(const std::vector<std::string> contacts, meet_.all_gather("tcp", transport->contact()));
+  HKT_TRY(transport->set_contacts(contacts));
+  for (int r = 0; r < parts_.nranks; ++r)
+    if (r != parts_.rank && parts_.route[static_cast<size_t>(r)] == nullptr) parts_.route[static_cast<size_t>(r)] = transport.get();
+  parts_.transports.push_back(std::move(transport));
+  return {};
+}
+
+Result<std::unique_ptr<Communicator>> BringUp::finish(const CommSettings& settings) {
+  parts_.facts.nranks = static_cast<uint32_t>(parts_.nranks);
+  parts_.facts.slot_bytes = geometry_.slot_bytes;
+  std::map<std::string, std::pair<uint32_t, uint32_t>> hosts;  // ranks and CPUs of each
+  std::map<int, int> memories;                                 // groups that share memory, by their first rank
+  for (int r = 0; r < parts_.nranks; ++r) {
+    const Member& c = members_[static_cast<size_t>(r)];
+    auto& [ranks, cpus] = hosts[c.host];
+    ++ranks;
+    cpus = std::max(cpus, c.cpus);
+    ++memories[shm_outcome_[static_cast<size_t>(r)].empty() ? group_of(r).front() : r];
+    parts_.facts.cache_bytes = r == 0 ? c.cache : std::min(parts_.facts.cache_bytes, c.cache);
+  }
+  for (const auto& [host, load] : hosts) parts_.facts.oversubscribed = parts_.facts.oversubscribed || load.first > load.second;
+  parts_.facts.hosts = static_cast<uint32_t>(memories.size());
+  std::tie(parts_.local_ranks, parts_.cpus) = hosts[mine().host];
+  if (settings.timeout_ms) {
+    parts_.timeout_ms = *settings.timeout_ms;
+  } else {
+    HKT_ASSIGN(parts_.timeout_ms, env::get_seconds_ms("HOCKET_TIMEOUT", 600'000));
+  }
+  parts_.algo = settings.algo ? *settings.algo : env::get("HOCKET_ALGO").value_or("");
+  HKT_INFO(init, log_, "%u group%s of ranks with shared memory, %s%s", parts_.facts.hosts, parts_.facts.hosts == 1 ? "" : "s",
+           parts_.transports.empty() ? "no transport" : parts_.transports.front()->name(),
+           parts_.transports.size() > 1 ? " and tcp" : "");
+  return Communicator::create(std::move(parts_));
+}
+
+}  // namespace
+
+Result<Deadline> init_deadline(const CommSettings& settings) {
+  if (settings.init_timeout_ms) return Deadline::in_ms(*settings.init_timeout_ms);
+  HKT_ASSIGN(const int64_t ms, env::get_seconds_ms("HOCKET_INIT_TIMEOUT", 30'000));
+  return Deadline::in_ms(ms);
+}
+
+Result<std::unique_ptr<Communicator>> bring_up(Rendezvous& rendezvous, const CommSettings& settings, Deadline deadline) {
+  auto steps = [&]() -> Result<std::unique_ptr<Communicator>> {
+    BringUp up(rendezvous, settings, deadline);
+    HKT_TRY(up.exchange_members(settings));
+    HKT_TRY(up.share_memory());
+    HKT_TRY(up.connect_tcp());
+    HKT_ASSIGN(std::unique_ptr<Communicator> comm, up.finish(settings));
+    HKT_TRY(rendezvous.all_gather("ready", ""));
+    return comm;
+  };
+  auto result = steps();
+  // An error of this rank ends the bring-up of all: whoever waits in an exchange gets this text.
+  if (!result.ok())
+    rendezvous.fail(result.error());
+  else
+    HKT_TRY(rendezvous.leave());
+  return result;
+}
+
+}  // namespace hocket

@@ -1,0 +1,32 @@
+// Bring-up: from "who am I and where do we meet" to a communicator whose links can be opened. One deadline for all of it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/deadline.h"
+#include "base/result.h"
+#include "bootstrap/rendezvous.h"
+#include "comm/communicator.h"
+
+namespace hocket {
+
+// What the caller has set; what is not set comes from the environment.
+struct CommSettings {
+  std::optional<int64_t> init_timeout_ms;  // HOCKET_INIT_TIMEOUT
+  std::optional<int64_t> timeout_ms;       // HOCKET_TIMEOUT
+  std::optional<std::string> transport;    // HOCKET_TRANSPORT
+  std::optional<std::string> algo;         // HOCKET_ALGO; equal on all ranks
+  std::optional<std::string> host_id;      // HOCKET_HOST_ID
+  std::optional<RingGeometry> geometry;    // of all links; equal on all ranks. For tests: small slots reach many rounds soon
+};
+
+// The deadline of a bring-up that begins now.
+Result<Deadline> init_deadline(const CommSettings& settings);
+
+// Exchanges addresses over `rendezvous`, maps shared memory with the ranks of this host, and makes the communicator. All ranks
+// call it; on an error nothing is left behind.
+Result<std::unique_ptr<Communicator>> bring_up(Rendezvous& rendezvous, const CommSettings& settings, Deadline deadline);
+
+}  // namespace hocket

@@ -1,0 +1,160 @@
+#include "comm/communicator.h"
+
+#include <bit>
+
+#include "kernels/reduce_cpu.h"
+#include "schedule/lower.h"
+
+namespace hocket {
+namespace {
+
+// Hash of all that the ranks must agree on; never 0, which is what an unused slot holds.
+uint32_t signature(const CallRecord& r, uint32_t epoch) {
+  constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
+  uint64_t h = (r.seq ^ (uint64_t{epoch} << 32)) * kMix;
+  h = (std::rotl(h, 29) ^ r.count) * kMix;
+  h = (std::rotl(h, 29) ^ (uint64_t{r.collective} << 48 | uint64_t{r.type} << 40 | uint64_t{r.op} << 32 | r.root)) * kMix;
+  const auto s = static_cast<uint32_t>(h >> 32);
+  return s != 0 ? s : 1;
+}
+
+// Marks a communicator as busy for the time of a call.
+class Busy {
+ public:
+  explicit Busy(std::atomic_flag& flag) : flag_(flag), mine_(!flag.test_and_set(std::memory_order_acquire)) {}
+  ~Busy() {
+    if (mine_) flag_.clear(std::memory_order_release);
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+  bool mine() const { return mine_; }
+
+ private:
+  std::atomic_flag& flag_;
+  const bool mine_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> Communicator::create(Parts parts) {
+  HKT_ASSIGN(ForkGuard guard, ForkGuard::create());
+  HKT_ASSIGN(const select::Table table, select::build(parts.facts, parts.algo));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(parts), std::move(guard), table));
+}
+
+Communicator::Communicator(Parts parts, ForkGuard guard, const select::Table& table)
+    : parts_(std::move(parts)),
+      guard_(std::move(guard)),
+      watch_(parts_),
+      waiter_(wait_policy(parts_.local_ranks, parts_.cpus), *parts_.bell, parts_.fence,
+              [this] {
+                std::vector<Transport*> list;
+                for (const auto& t : parts_.transports) list.push_back(t.get());
+                return list;
+              }(),
+              watch_),
+      engine_(waiter_),
+      table_(table) {
+  for (const CatalogEntry& e : catalog()) plans_.emplace_back(e.rooted ? static_cast<size_t>(parts_.nranks) : 1);
+}
+
+Status Communicator::all_reduce(const void* in, void* out, uint64_t count, hktDataType_t type, hktRedOp_t op,
+                                const CallOptions& options) {
+  CallRecord record;
+  record.count = count;
+  record.collective = static_cast<uint32_t>(Collective::all_reduce);
+  record.type = static_cast<uint32_t>(type);
+  record.op = static_cast<uint32_t>(op);
+  Call call;
+  call.in = in;
+  call.out = out;
+  call.elems = count;
+  call.elem_size = static_cast<uint32_t>(kernels::type_size(type));
+  call.fold = kernels::fold_kernel(type, op).temporal;
+  if (op == hktAvg) call.divisor = static_cast<uint32_t>(parts_.nranks);
+  return run(record, call, options);
+}
+
+Status Communicator::broadcast(const void* in, void* out, uint64_t count, hktDataType_t type, int root,
+                               const CallOptions& options) {
+  CallRecord record;
+  record.count = count;
+  record.collective = static_cast<uint32_t>(Collective::broadcast);
+  record.type = static_cast<uint32_t>(type);
+  record.root = static_cast<uint32_t>(root);
+  Call call;
+  call.in = in;
+  call.out = out;
+  call.elems = count;
+  call.elem_size = static_cast<uint32_t>(kernels::type_size(type));
+  return run(record, call, options);
+}
+
+Status Communicator::barrier(const CallOptions& options) {
+  CallRecord record;
+  record.collective = static_cast<uint32_t>(Collective::barrier);
+  Call call;
+  return run(record, call, options);
+}
+
+Status Communicator::run(CallRecord& record, Call& call, const CallOptions& options) {
+  const Busy busy(in_call_);
+  if (!busy.mine())
+    return error(hktInvalidUsage, "rank %d: two threads call collectives of one communicator at the same time; give each its own",
+                 parts_.rank);
+  if (guard_.in_child())
+    return error(hktInvalidUsage, "rank %d: this process was forked from the one that made the communicator; make a new one here",
+                 parts_.rank);
+  if (watch_.failed()) return watch_.failed_before();
+
+  const select::Choice& choice =
+      select::lookup(table_, static_cast<Collective>(record.collective), call.elems * call.elem_size);
+  const std::unique_ptr<const BoundPlan>& slot =
+      plans_[static_cast<size_t>(choice.planner - catalog().data())][choice.planner->rooted ? record.root : 0];
+  if (slot == nullptr) [[unlikely]] HKT_TRY(bind(*choice.planner, record.root));
+  const BoundPlan& plan = *slot;
+
+  record.seq = ++seq_;
+  record.signature = signature(record, parts_.epoch);
+  call.signature = record.signature;
+  call.round_elems = round_elems(plan.info, call.elem_size, choice.message_bytes);
+  call.out_stores = choice.out_stores;
+  watch_.begin(record, options.timeout_ms != HKT_UNDEFINED ? options.timeout_ms : parts_.timeout_ms, options.label);
+  for (const auto& t : parts_.transports) t->announce(record);
+  return engine_.run(plan, call);
+}
+
+Status Communicator::bind(const CatalogEntry& planner, uint32_t root) {
+  const auto n = static_cast<uint32_t>(parts_.nranks);
+  auto bound = std::make_unique<BoundPlan>();
+  bound->info = planner.info(n, root);
+  bound->plan = planner.rank_plan(n, root, static_cast<uint32_t>(parts_.rank));
+  for (const Peer& p : bound->plan.in) {
+    HKT_ASSIGN(Link * l, link(p, recv_));
+    bound->in.push_back(l);
+  }
+  for (const Peer& p : bound->plan.out) {
+    HKT_ASSIGN(Link * l, link(p, send_));
+    bound->out.push_back(l);
+  }
+  plans_[static_cast<size_t>(&planner - catalog().data())][planner.rooted ? root : 0] = std::move(bound);
+  return {};
+}
+
+Result<Link*> Communicator::link(Peer peer, std::map<uint64_t, Link>& table) {
+  const uint64_t key = uint64_t{peer.rank} << 16 | peer.tag;
+  if (const auto found = table.find(key); found != table.end()) return &found->second;
+  Transport& t = *parts_.route[peer.rank];
+  const int rank = static_cast<int>(peer.rank);
+  HKT_ASSIGN(const Link made, &table == &send_ ? t.open_send(rank, peer.tag) : t.open_recv(rank, peer.tag));
+  return &table.emplace(key, made).first->second;
+}
+
+Code Communicator::async_error() {
+  if (watch_.failed()) return watch_.code();
+  const Busy busy(in_call_);
+  if (busy.mine()) (void)watch_.look();  // a fault found stays in watch_
+  return watch_.code();
+}
+
+}  // namespace hocket

@@ -1,0 +1,74 @@
+// Communicator: a group of ranks that call collectives together. One thread at a time (a second one gets an error); abort() and
+// async_error() from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "comm/fork_guard.h"
+#include "comm/parts.h"
+#include "comm/watch.h"
+#include "engine/engine.h"
+#include "select/select.h"
+
+namespace hocket {
+
+struct CallOptions {
+  int64_t timeout_ms = HKT_UNDEFINED;  // HKT_UNDEFINED: the communicator's; negative: never
+  const char* label = nullptr;
+};
+
+class Communicator {
+ public:
+  // Takes over `parts`. An error: the selection cannot be built (HOCKET_ALGO), or memory for the fork guard is refused.
+  static Result<std::unique_ptr<Communicator>> create(Parts parts);
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return parts_.rank; }
+  int size() const { return parts_.nranks; }
+
+  // Arguments have been checked (types, ops, root, overlap); count may be 0 with null buffers.
+  Status all_reduce(const void* in, void* out, uint64_t count, hktDataType_t type, hktRedOp_t op,  //
+                    const CallOptions& options = {});
+  Status broadcast(const void* in, void* out, uint64_t count, hktDataType_t type, int root, const CallOptions& options = {});
+  Status barrier(const CallOptions& options = {});
+
+  // Any thread.
+  void abort() { watch_.abort(); }
+  // The first fault of the communicator. Between calls it also looks whether a peer has raised one.
+  Code async_error();
+
+  // For tests and tools: the planner that a call would take, and a trace of the steps executed.
+  const char* planner(Collective collective, uint64_t bytes) const {
+    return select::lookup(table_, collective, bytes).planner->name;
+  }
+  void set_trace(std::vector<TraceEntry>* trace) { engine_.set_trace(trace); }
+  const Parts& parts() const { return parts_; }
+
+ private:
+  Communicator(Parts parts, ForkGuard guard, const select::Table& table);
+  Status run(CallRecord& record, Call& call, const CallOptions& options);
+  Status bind(const CatalogEntry& planner, uint32_t root);
+  Result<Link*> link(Peer peer, std::map<uint64_t, Link>& table);
+
+  Parts parts_;
+  ForkGuard guard_;
+  Watch watch_;
+  Waiter waiter_;
+  Engine engine_;
+  const select::Table table_;
+  uint64_t seq_ = 0;
+  std::atomic_flag in_call_ = ATOMIC_FLAG_INIT;
+  // Links by (peer, tag), made on first use; nodes of a map stay where they are.
+  std::map<uint64_t, Link> send_, recv_;
+  // By planner (its place in the catalog), then by root (one for planners without); filled on first use, then only read.
+  std::vector<std::vector<std::unique_ptr<const BoundPlan>>> plans_;
+};
+
+}  // namespace hocket

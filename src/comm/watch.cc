@@ -1,0 +1,189 @@
+#include "comm/watch.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "algorithms/catalog.h"
+#include "base/deadline.h"
+#include "kernels/reduce_cpu.h"
+
+namespace hocket {
+namespace {
+
+constexpr int64_t kWarnAfter = 10'000'000'000;      // ns of waiting
+constexpr int64_t kDiagnoseFor = 1'000'000'000;     // ns to collect the calls of all ranks before naming the odd one out
+
+void nap(int64_t ns) {
+  const timespec t{0, ns};
+  nanosleep(&t, nullptr);
+}
+
+// "rank 2", "ranks 1, 3 and 5"
+std::string ranks(const std::vector<int>& list) {
+  std::string text = list.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (i == 8 && list.size() > 10) return text + format(" and %zu more", list.size() - i);
+    if (i > 0) text += i + 1 == list.size() ? " and " : ", ";
+    text += std::to_string(list[i]);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describe(const CallRecord& call) {
+  const auto collective = static_cast<Collective>(call.collective);
+  const char* type = kernels::type_name(static_cast<hktDataType_t>(call.type));
+  switch (collective) {
+    case Collective::all_reduce:
+      return format("all_reduce(count %llu, %s, %s)", static_cast<unsigned long long>(call.count), type,
+                    kernels::op_name(static_cast<hktRedOp_t>(call.op)));
+    case Collective::broadcast:
+      return format("broadcast(count %llu, %s, root %u)", static_cast<unsigned long long>(call.count), type, call.root);
+    case Collective::barrier: return "barrier()";
+  }
+  return "an unknown collective";
+}
+
+Error Watch::fail(const Fault& fault) {
+  Fault kept = fault;
+  {
+    const std::lock_guard lock(mutex_);
+    if (first_.code == hktSuccess)
+      first_ = fault;
+    else
+      kept = first_;
+    code_.store(kept.code, std::memory_order_release);
+  }
+  for (const auto& t : parts_.transports) t->raise(kept);
+  return {kept.code, kept.text};
+}
+
+Error Watch::failed_before() const {
+  const std::lock_guard lock(mutex_);
+  return {first_.code, first_.text + " (the communicator had failed before this call)"};
+}
+
+void Watch::abort() {
+  aborted_.store(true, std::memory_order_relaxed);
+  (void)fail({hktAborted, parts_.rank, 0, format("rank %d called hktCommAbort", parts_.rank)});
+  if (parts_.bell != nullptr) parts_.bell->wake();
+}
+
+std::optional<Fault> Watch::find_fault() {
+  for (const auto& t : parts_.transports)
+    if (auto f = t->fault()) return f;
+  return std::nullopt;
+}
+
+Status Watch::look() {
+  if (failed()) return failed_before();
+  for (const auto& t : parts_.transports)
+    if (t->pumped()) t->progress();
+  if (auto f = find_fault()) return fail(*f);
+  return {};
+}
+
+std::optional<CallRecord> Watch::record_of(int peer) const {
+  if (peer == parts_.rank) return call_;
+  const Transport* t = parts_.route[static_cast<size_t>(peer)];
+  return t == nullptr ? std::nullopt : t->announced(peer, call_.seq);
+}
+
+bool Watch::mismatch_seen(const Blocked& blocked) const {
+  if (!blocked.mismatched.empty()) return true;
+  for (int p = 0; p < parts_.nranks; ++p)
+    if (const auto r = record_of(p); r && !same_call(*r, call_)) return true;
+  return false;
+}
+
+Status Watch::check(const Waiting& waiting) {
+  if (failed()) return failed_before();
+  if (auto f = find_fault()) return fail(*f);
+  const Blocked blocked = waiting.blocked();
+  if (mismatch_seen(blocked)) return fail(diagnose_mismatch(blocked));
+
+  for (const int p : blocked.peers) {
+    Transport* t = parts_.route[static_cast<size_t>(p)];
+    if (t != nullptr && t->left(p))
+      return fail({hktRemoteError, p, call_.seq,
+                   format("rank %d has destroyed its communicator, but rank %d waits for it in %s", p, parts_.rank,
+                          describe(call_).c_str())});
+  }
+
+  const int64_t now = now_ns();
+  if (started_ns_ == 0) {
+    started_ns_ = now;
+    warned_ = false;
+  }
+  const int64_t waited = now - started_ns_;
+  if (!warned_ && waited >= kWarnAfter) {
+    warned_ = true;
+    HKT_WARN(coll, log_, "%s%s%s, call %llu, has been waiting for 10 s for %s", label_ != nullptr ? label_ : "",
+             label_ != nullptr ? ": " : "", describe(call_).c_str(), static_cast<unsigned long long>(call_.seq),
+             waited_for(blocked).c_str());
+  }
+  if (timeout_ms_ >= 0 && waited / 1'000'000 >= timeout_ms_)
+    return fail({hktTimeout, blocked.peers.empty() ? -1 : blocked.peers.front(), call_.seq,
+                 format("%s, call %llu on rank %d, timed out after %lld ms waiting for %s", describe(call_).c_str(),
+                        static_cast<unsigned long long>(call_.seq), parts_.rank, static_cast<long long>(timeout_ms_),
+                        waited_for(blocked).c_str())});
+  return {};
+}
+
+std::string Watch::waited_for(const Blocked& blocked) const {
+  if (blocked.peers.empty()) return "its own data to leave";
+  std::string text = ranks(blocked.peers);
+  for (const int p : blocked.peers) {
+    const Transport* t = parts_.route[static_cast<size_t>(p)];
+    if (t == nullptr) continue;
+    const auto last = t->announced(p, 0);
+    text += last ? format("; rank %d's last call is %llu, %s", p, static_cast<unsigned long long>(last->seq),
+                          describe(*last).c_str())
+                 : format("; rank %d has called nothing yet", p);
+    if (text.size() > 150) break;  // a fault carries 200 bytes to the other ranks
+  }
+  return text;
+}
+
+Fault Watch::diagnose_mismatch(const Blocked& blocked) {
+  // Collect what every rank has called; some may be on their way into the call. Whoever has finished diagnosing wins.
+  const int64_t until = now_ns() + kDiagnoseFor;
+  std::vector<std::optional<CallRecord>> records(static_cast<size_t>(parts_.nranks));
+  for (bool complete = false; !complete && now_ns() < until;) {
+    complete = true;
+    for (int p = 0; p < parts_.nranks; ++p) {
+      auto& r = records[static_cast<size_t>(p)];
+      if (!r) r = record_of(p);
+      complete = complete && r.has_value();
+    }
+    if (complete) break;
+    if (auto f = find_fault()) return *f;
+    nap(1'000'000);
+    for (const auto& t : parts_.transports)
+      if (t->pumped()) t->progress();
+  }
+  // Group equal calls; the largest group is right, the others are odd.
+  std::vector<std::pair<CallRecord, std::vector<int>>> groups;
+  for (int p = 0; p < parts_.nranks; ++p) {
+    const auto& r = records[static_cast<size_t>(p)];
+    if (!r) continue;
+    auto g = groups.begin();
+    while (g != groups.end() && !same_call(g->first, *r)) ++g;
+    if (g == groups.end()) g = groups.insert(g, {*r, {}});
+    g->second.push_back(p);
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+  Fault f{hktMismatch, -1, call_.seq, format("call %llu does not match: ", static_cast<unsigned long long>(call_.seq))};
+  for (size_t i = 0; i < groups.size() && f.text.size() < 160; ++i)
+    f.text += format("%s%s called %s", i == 0 ? "" : ", ", ranks(groups[i].second).c_str(), describe(groups[i].first).c_str());
+  if (groups.size() >= 2) {
+    f.rank = groups.back().second.front();
+  } else if (!blocked.mismatched.empty()) {
+    f.rank = blocked.mismatched.front();
+    f.text += format("; %s sent a message of another call", ranks(blocked.mismatched).c_str());
+  }
+  return f;
+}
+
+}  // namespace hocket

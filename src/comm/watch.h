@@ -1,0 +1,67 @@
+// Watch: decides, while a call waits, whether it may go on: abort, faults of peers, calls that do not match, deadlines. Keeps the
+// first fault of the communicator for good. Everything here is off the hot path.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_annotations.h"
+#include "comm/parts.h"
+#include "engine/wait.h"
+
+namespace hocket {
+
+// "all_reduce(count 1024, float32, sum)" and the like.
+std::string describe(const CallRecord& call);
+
+class Watch final : public Supervisor {
+ public:
+  explicit Watch(Parts& parts) : parts_(parts), log_{parts.rank, parts.nranks} {}
+
+  // --- communicator's thread
+  // The call that begins now; `record` and `label` stay valid until the next one. timeout_ms < 0: never. Reads no clock.
+  void begin(const CallRecord& record, int64_t timeout_ms, const char* label) {
+    call_ = record;
+    timeout_ms_ = timeout_ms;
+    label_ = label;
+    started_ns_ = 0;
+  }
+  Status check(const Waiting& waiting) override;
+  // Looks for faults without a wait (async error between calls).
+  Status look();
+  // No later call may run: the first fault as an error, for calls after it.
+  [[nodiscard]] Error failed_before() const HKT_EXCLUDES(mutex_);
+
+  // --- any thread
+  bool failed() const { return code_.load(std::memory_order_relaxed) != hktSuccess; }
+  Code code() const { return code_.load(std::memory_order_acquire); }
+  void abort();
+
+ private:
+  // Keeps the fault if it is the first, tells all peers, and returns what is kept as an error.
+  Error fail(const Fault& fault) HKT_EXCLUDES(mutex_);
+  std::optional<Fault> find_fault();
+  bool mismatch_seen(const Blocked& blocked) const;
+  Fault diagnose_mismatch(const Blocked& blocked);
+  std::optional<CallRecord> record_of(int peer) const;
+  std::string waited_for(const Blocked& blocked) const;
+
+  Parts& parts_;
+  LogId log_;
+  CallRecord call_;
+  int64_t timeout_ms_ = -1;
+  const char* label_ = nullptr;
+  int64_t started_ns_ = 0;  // of the wait's first check, 0 before it
+  bool warned_ = false;
+  std::atomic<bool> aborted_{false};
+  std::atomic<Code> code_{hktSuccess};
+  mutable std::mutex mutex_;
+  Fault first_ HKT_GUARDED_BY(mutex_);
+};
+
+}  // namespace hocket

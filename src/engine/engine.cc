@@ -1,0 +1,215 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hocket {
+namespace {
+
+// A value with more than one target is made in tiles that stay in the first-level cache, so that copying it on is cheap.
+constexpr uint64_t kTile = 8 * 1024;
+
+}  // namespace
+
+// One run of a plan: the Machine of the step driver, and what the waiter polls. Lives on the caller's stack.
+class Run final : public Waiting {
+ public:
+  Run(Engine& engine, const BoundPlan& plan, const Call& call, const Shape& shape, uint32_t rounds)
+      : engine_(engine), plan_(plan), call_(call), shape_(shape), rounds_(rounds) {}
+
+  // Advances all lanes as far as they go: true when all have finished.
+  bool advance() {
+    bool done = true;
+    for (Cursor& c : engine_.cursors_)
+      if (c.round < rounds_) done = run_lane(plan_, c, rounds_, *this) && done;
+    return done;
+  }
+
+  // Waiting
+  bool poll() override {
+    const uint64_t before = executed_;
+    done_ = advance();
+    return done_ || executed_ != before;
+  }
+  Blocked blocked() const override;
+  bool done() const { return done_; }
+
+  // Machine
+  bool dep_done(Dep d, uint32_t round) const {
+    const Cursor& c = engine_.cursors_[d.lane];
+    return c.round > round || (c.round == round && c.step > d.step);
+  }
+  bool pop_ready(uint32_t link) const { return plan_.in[link]->pop_ready(call_.signature); }
+  bool push_ready(uint32_t link, const Step&) const { return plan_.out[link]->push_ready(); }
+  void execute(const Step& s, const Cursor& c) {
+    run_step(s, c);
+    ++executed_;
+    if (engine_.trace_ != nullptr) [[unlikely]] engine_.trace_->push_back({c.lane, c.round, c.step});
+  }
+
+ private:
+  void run_step(const Step& s, const Cursor& c);
+  // Bytes of a step's message, and the span of its j-th block in a buffer.
+  uint64_t message_bytes(const Step& s, uint32_t round) const;
+  unsigned char* at(Buf b, uint64_t offset) const;
+  void make(const Step& s, uint64_t offset, Span src, Span dst);
+  void move(uint32_t operands, uint32_t targets, uint64_t bytes, kernels::Stores first_stores, uint32_t divisor);
+
+  Engine& engine_;
+  const BoundPlan& plan_;
+  const Call& call_;
+  const Shape shape_;
+  const uint32_t rounds_;
+  uint64_t executed_ = 0;
+  uint64_t bytes_ = 0;  // of the step being executed
+  bool done_ = false;
+};
+
+Blocked Run::blocked() const {
+  Blocked b;
+  for (const Cursor& c : engine_.cursors_) {
+    if (c.round >= rounds_) continue;
+    const Step& s = plan_.step(c.lane, c.step);
+    const Wait kind = wait_kind(s, c);
+    if (kind == Wait::dep) continue;  // waits for a lane that is listed itself
+    // All links of the step that are not ready, not only the first: people want to know who is missing.
+    for (uint32_t k = 0; k < uint32_t{s.nrecv}; ++k) {
+      const Link& link = *plan_.in[s.recv + k];
+      uint32_t theirs = 0;
+      if (link.pop_ready(call_.signature)) continue;
+      b.peers.push_back(static_cast<int>(plan_.plan.in[s.recv + k].rank));
+      if (link.pop_mismatch(call_.signature, &theirs)) b.mismatched.push_back(b.peers.back());
+    }
+    if (kind == Wait::push) b.peers.push_back(static_cast<int>(plan_.plan.out[wait_link(s, c)].rank));
+  }
+  for (std::vector<int>* v : {&b.peers, &b.mismatched}) {
+    std::sort(v->begin(), v->end());
+    v->erase(std::unique(v->begin(), v->end()), v->end());
+  }
+  return b;
+}
+
+unsigned char* Run::at(Buf b, uint64_t offset) const {
+  switch (b) {
+    case Buf::in: return static_cast<unsigned char*>(const_cast<void*>(call_.in)) + offset;  // only ever read
+    case Buf::out: return static_cast<unsigned char*>(call_.out) + offset;
+    case Buf::scratch: return engine_.scratch_.data()->bytes + offset;
+  }
+  return nullptr;
+}
+
+uint64_t Run::message_bytes(const Step& s, uint32_t round) const {
+  // A step that neither loads nor stores names its blocks by src.
+  const bool by_dst = s.has(kStore) && !s.has(kLoad);
+  const Buf b = by_dst ? s.dst_buf() : s.src_buf();
+  const uint32_t first = by_dst ? s.dst : s.src;
+  const uint32_t chunks = plan_.info.chunks[static_cast<uint32_t>(b)];
+  uint64_t bytes = 0;
+  for (uint32_t j = 0; j < s.count; ++j)
+    bytes += shape_.span(b, static_cast<uint32_t>((first + uint64_t{j} * s.stride) % chunks), round).bytes;
+  return bytes;
+}
+
+void Run::run_step(const Step& s, const Cursor& c) {
+  if (s.count == 1) [[likely]] {
+    const Span src = s.has(kLoad) ? shape_.span(s.src_buf(), s.src, c.round) : Span{};
+    const Span dst = s.has(kStore) ? shape_.span(s.dst_buf(), s.dst, c.round) : Span{};
+    // A step that neither loads nor stores names its block by src.
+    const uint64_t bytes = s.has(kLoad) ? src.bytes : s.has(kStore) ? dst.bytes : shape_.user(s.src, c.round).bytes;
+    bytes_ = bytes;
+    make(s, 0, {src.offset, bytes}, {dst.offset, bytes});
+  } else if (s.count > 1) {
+    bytes_ = message_bytes(s, c.round);
+    uint64_t offset = 0;
+    for (uint32_t j = 0; j < s.count; ++j) {
+      const auto block = [&](Buf b, uint32_t first) {
+        const uint32_t chunks = plan_.info.chunks[static_cast<uint32_t>(b)];
+        return shape_.span(b, static_cast<uint32_t>((first + uint64_t{j} * s.stride) % chunks), c.round);
+      };
+      const Span src = s.has(kLoad) ? block(s.src_buf(), s.src) : Span{};
+      const Span dst = s.has(kStore) ? block(s.dst_buf(), s.dst) : Span{};
+      const uint64_t bytes = s.has(kLoad) ? src.bytes : dst.bytes;
+      make(s, offset, {src.offset, bytes}, {dst.offset, bytes});
+      offset += bytes;
+    }
+  } else {
+    bytes_ = 0;
+  }
+  for (uint32_t k = 0; k < uint32_t{s.nrecv}; ++k) plan_.in[s.recv + k]->pop();
+  for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) plan_.out[s.send + k]->push(bytes_, call_.signature);
+}
+
+// One block: gathers operands and targets, `offset` bytes into the messages.
+void Run::make(const Step& s, uint64_t offset, Span src, Span dst) {
+  if (src.bytes == 0) return;
+  const void** operand = engine_.operands_.data();
+  uint32_t operands = 0;
+  const unsigned char* local = s.has(kLoad) ? at(s.src_buf(), src.offset) : nullptr;
+  for (uint32_t k = 0; k < uint32_t{s.nrecv}; ++k) {
+    if (local != nullptr && k == s.self) operand[operands++] = local;
+    operand[operands++] = plan_.in[s.recv + k]->pop_begin(bytes_) + offset;
+  }
+  if (local != nullptr && s.self >= s.nrecv) operand[operands++] = local;
+
+  unsigned char** target = engine_.targets_.data();
+  uint32_t targets = 0;
+  kernels::Stores stores = kernels::Stores::temporal;
+  if (s.has(kStore)) {
+    target[targets++] = at(s.dst_buf(), dst.offset);
+    if (s.dst_buf() == Buf::out && s.nsend == 0) stores = call_.out_stores;
+  }
+  for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) target[targets++] = plan_.out[s.send + k]->push_begin(bytes_) + offset;
+  if (targets != 0) move(operands, targets, src.bytes, stores, s.has(kPost) ? call_.divisor : 1);
+}
+
+void Run::move(uint32_t operands, uint32_t targets, uint64_t bytes, kernels::Stores first_stores, uint32_t divisor) {
+  const void** operand = engine_.operands_.data();
+  unsigned char** target = engine_.targets_.data();
+  const bool folds = operands > 1 || divisor > 1;
+  const uint64_t tile = targets == 1 ? bytes : kTile;
+  for (uint64_t left = bytes; left != 0;) {
+    const uint64_t n = std::min(left, tile);
+    if (folds) {
+      call_.fold(target[0], operand, operands, n / call_.elem_size, divisor);
+    } else if (target[0] != operand[0]) {
+      kernels::copy(target[0], operand[0], n, first_stores);
+    }
+    for (uint32_t k = 1; k < targets; ++k) kernels::copy(target[k], target[0], n, kernels::Stores::temporal);
+    left -= n;
+    if (left == 0) break;
+    for (uint32_t k = 0; k < operands; ++k) operand[k] = static_cast<const unsigned char*>(operand[k]) + n;
+    for (uint32_t k = 0; k < targets; ++k) target[k] += n;
+  }
+}
+
+void Engine::prepare(const BoundPlan& plan, const Shape& shape) {
+  cursors_.assign(plan.plan.lanes.size(), Cursor{});
+  for (uint32_t lane = 0; lane < cursors_.size(); ++lane) cursors_[lane].lane = lane;
+  if (operands_.size() < plan.in.size() + 1) operands_.resize(plan.in.size() + 1);
+  if (targets_.size() < plan.out.size() + 1) targets_.resize(plan.out.size() + 1);
+  const uint64_t scratch = plan.info.chunks[static_cast<uint32_t>(Buf::scratch)] * shape.scratch_stride();
+  if (scratch_.size() * sizeof(Line) < scratch) scratch_.resize((scratch + sizeof(Line) - 1) / sizeof(Line));
+}
+
+Status Engine::run(const BoundPlan& plan, const Call& call) {
+  const Shape shape(call.elems, call.elem_size, std::max(1u, plan.info.chunks[static_cast<uint32_t>(Buf::out)]),
+                    call.round_elems);
+  prepare(plan, shape);
+  Run run(*this, plan, call, shape, shape.rounds());
+  if (!run.advance())
+    do HKT_TRY(waiter_.wait(run));
+    while (!run.done());
+  // A call ends only when all it pushed is out of this process: the caller may not come back for hours.
+  if (waiter_.pumped() && !waiter_.flushed()) {
+    struct Flush final : Waiting {
+      explicit Flush(Waiter& w) : waiter(w) {}
+      bool poll() override { return waiter.flushed(); }
+      Blocked blocked() const override { return {}; }
+      Waiter& waiter;
+    } flush(waiter_);
+    HKT_TRY(waiter_.wait(flush));
+  }
+  return {};
+}
+
+}  // namespace hocket

@@ -1,0 +1,124 @@
+#include "engine/wait.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "base/deadline.h"
+
+namespace hocket {
+namespace {
+
+constexpr int64_t kCheckEvery = 20'000'000;      // ns between looks of the supervisor
+constexpr int64_t kSleepAtMost = 50'000'000;     // ns; a peer may die without ringing
+constexpr int64_t kSleepBetween = 1'000'000;     // ns; when both a doorbell and descriptors can wake us, only one can be slept on
+
+// First line of a small file, empty if there is none.
+std::string read_line(const std::string& path) {
+  char text[4096] = "";
+  if (std::FILE* f = std::fopen(path.c_str(), "re")) {
+    if (std::fgets(text, sizeof text, f) == nullptr) text[0] = '\0';
+    std::fclose(f);
+  }
+  return text;
+}
+
+// CPUs that the control group's quota is worth, a large number if it has none.
+double quota_cpus() {
+  constexpr double kNone = 1e9;
+  double cpus = kNone;
+  // Version 2: /proc/self/cgroup has one line "0::/path"; every level up to the root may have a quota.
+  std::string path;
+  const std::string own = read_line("/proc/self/cgroup");
+  if (own.rfind("0::", 0) == 0) path = own.substr(3, own.find('\n') - 3);
+  for (;;) {
+    double quota = 0, period = 0;
+    const std::string line = read_line("/sys/fs/cgroup" + path + "/cpu.max");
+    if (std::sscanf(line.c_str(), "%lf %lf", &quota, &period) == 2 && period > 0) cpus = std::min(cpus, quota / period);
+    const size_t slash = path.rfind('/');
+    if (path.empty() || slash == std::string::npos) break;
+    path.resize(slash);
+  }
+  // Version 1, where a container sees its own group at the root of the controller.
+  double quota = -1, period = 0;
+  std::sscanf(read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").c_str(), "%lf", &quota);
+  std::sscanf(read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us").c_str(), "%lf", &period);
+  if (quota > 0 && period > 0) cpus = std::min(cpus, quota / period);
+  return cpus;
+}
+
+}  // namespace
+
+uint32_t usable_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const int affinity = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return static_cast<uint32_t>(std::max(1.0, std::floor(std::min<double>(affinity, quota_cpus()))));
+}
+
+WaitPolicy wait_policy(uint32_t ranks, uint32_t cpus) {
+  // A CPU of one's own: the awaited store comes within a cache-line exchange or within a copy of some 100 us.
+  if (ranks <= cpus) return {20'000, 1'000'000};
+  // Shared: whoever is waited for may need this very CPU.
+  return {20, 500'000};
+}
+
+Waiter::Waiter(WaitPolicy policy, Doorbell& bell, Fence fence, std::vector<Transport*> transports, Supervisor& supervisor)
+    : policy_(policy), bell_(bell), fence_(fence), supervisor_(supervisor) {
+  for (Transport* t : transports) {
+    if (t->pumped())
+      pumps_.push_back(t);
+    else
+      shares_memory_ = true;
+  }
+  pumped_ = !pumps_.empty();
+}
+
+bool Waiter::flushed() const {
+  return std::all_of(pumps_.begin(), pumps_.end(), [](const Transport* t) { return t->flushed(); });
+}
+
+Status Waiter::wait_slowly(Waiting& waiting) {
+  int64_t now = now_ns();
+  const int64_t yield_until = now + policy_.yield_ns;
+  int64_t next_check = now + kCheckEvery;
+  for (;;) {
+    if (now < yield_until) {
+      for (int i = 0; i < 8; ++i) {
+        sched_yield();
+        progress();
+        if (waiting.poll()) return {};
+      }
+    } else {
+      const uint32_t armed = bell_.arm(fence_);
+      progress();
+      const bool moved = waiting.poll();
+      if (!moved) sleep(armed);
+      bell_.disarm();
+      if (moved || (progress(), waiting.poll())) return {};
+    }
+    now = now_ns();
+    if (now >= next_check) {
+      HKT_TRY(supervisor_.check(waiting));
+      next_check = now_ns() + kCheckEvery;
+    }
+  }
+}
+
+void Waiter::sleep(uint32_t armed) {
+  fds_.clear();
+  for (const Transport* t : pumps_) t->poll_set(fds_);
+  if (fds_.empty()) {
+    bell_.sleep(armed, pumped_ ? kSleepBetween : kSleepAtMost);
+    return;
+  }
+  const int64_t ns = shares_memory_ ? kSleepBetween : kSleepAtMost;
+  const timespec t{0, ns};
+  ppoll(fds_.data(), fds_.size(), &t, nullptr);  // any outcome: the caller looks at everything again
+}
+
+}  // namespace hocket

@@ -1,0 +1,80 @@
+// Waiting: spin, then yield, then sleep on the doorbell or the transports' descriptors. The ladder is chosen once, by the number
+// of ranks of this host against the CPUs they may use. An idle rank costs no CPU.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "transport/transport.h"
+
+namespace hocket {
+
+struct WaitPolicy {
+  uint32_t spins;     // polls before the first yield, without pause: a pause costs more than the poll it saves
+  int64_t yield_ns;   // then yield for so long, then sleep
+};
+// `ranks` on this host that share `cpus` usable CPUs.
+WaitPolicy wait_policy(uint32_t ranks, uint32_t cpus);
+// CPUs this process may use: affinity mask and cgroup CPU quota (v2 and v1), at least 1.
+uint32_t usable_cpus();
+
+// What a blocked call waits for, worked out on the cold path only.
+struct Blocked {
+  std::vector<int> peers;       // ranks waited for, ascending, each once
+  std::vector<int> mismatched;  // of these: whose next message is there but belongs to another call
+};
+
+// A blocked call, as the waiter sees it.
+class Waiting {
+ public:
+  virtual ~Waiting() = default;
+  virtual bool poll() = 0;  // tries to go on: true if it did
+  virtual Blocked blocked() const = 0;
+};
+
+// Decides whether a call may go on waiting. Implemented by the communicator; called at least every 50 ms of a wait.
+class Supervisor {
+ public:
+  virtual ~Supervisor() = default;
+  virtual Status check(const Waiting& waiting) = 0;
+};
+
+class Waiter {
+ public:
+  Waiter(WaitPolicy policy, Doorbell& bell, Fence fence, std::vector<Transport*> transports, Supervisor& supervisor);
+
+  // Returns when waiting.poll() has been true once, or with the supervisor's error.
+  template <class W>
+  Status wait(W& waiting) {
+    for (uint32_t i = 0; i < policy_.spins; ++i) {
+      if (pumped_) progress();
+      if (waiting.poll()) return {};
+    }
+    return wait_slowly(waiting);
+  }
+  // Moves data of the transports that have a pump.
+  void progress() {
+    for (Transport* t : pumps_) t->progress();
+  }
+  // All that was pushed has left this process's memory.
+  bool flushed() const;
+  bool pumped() const { return pumped_; }
+
+ private:
+  Status wait_slowly(Waiting& waiting);
+  void sleep(uint32_t armed);
+
+  WaitPolicy policy_;
+  Doorbell& bell_;
+  Fence fence_;
+  std::vector<Transport*> pumps_;  // of the communicator's transports, those with a pump
+  bool shares_memory_ = false;     // some peers ring the doorbell
+  bool pumped_ = false;
+  Supervisor& supervisor_;
+  std::vector<pollfd> fds_;
+};
+
+}  // namespace hocket

@@ -1,0 +1,81 @@
+#include "select/select.h"
+
+#include <algorithm>
+#include <string>
+
+namespace hocket::select {
+namespace {
+
+constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
+
+// The static table. Crossovers are ratios of latencies to bandwidths that hold on the machines measured so far
+// (docs/tuning.md); a cost model fed with the floors of the host takes their place later.
+const char* all_reduce_planner(const Facts& f, uint64_t bytes) {
+  if (f.nranks == 1) return "ring";
+  if (f.hosts == 1) {
+    // On shared memory every pair of ranks is one hop: flat plans have the fewest waits, and few waits are what counts when
+    // ranks share CPUs. One-shot reads n inputs, two-shot twice one; two-shot waits twice.
+    const uint64_t one_shot = f.nranks == 2 ? 8 * KiB : 16 * KiB / f.nranks;
+    if (f.nranks <= 16) return bytes <= one_shot ? "one_shot" : "two_shot";
+    if (bytes <= 32 * KiB) return "recursive_doubling";
+    return bytes <= 2 * MiB ? "double_tree" : "ring";
+  }
+  if (bytes <= 32 * KiB) return f.nranks == 2 ? "one_shot" : "recursive_doubling";
+  if (f.nranks <= 4) return "two_shot";
+  return f.nranks >= 16 && bytes <= 4 * MiB ? "double_tree" : "ring";
+}
+
+const char* broadcast_planner(const Facts& f, uint64_t bytes) {
+  // A chain moves every byte once per rank but needs enough rounds to fill it; a binomial tree's root sends log n copies.
+  const uint64_t filled = uint64_t{f.slot_bytes} * f.nranks;
+  return f.nranks > 2 && bytes >= filled && !(f.oversubscribed && f.hosts == 1) ? "chain" : "binomial";
+}
+
+Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
+  Choice c;
+  c.message_bytes = f.slot_bytes;
+  const char* name = "dissemination";
+  switch (collective) {
+    case Collective::all_reduce: name = all_reduce_planner(f, bytes); break;
+    case Collective::broadcast: name = broadcast_planner(f, bytes); break;
+    case Collective::barrier: break;
+  }
+  c.planner = find_planner(collective, name);
+  return c;
+}
+
+}  // namespace
+
+Result<Table> build(const Facts& facts, std::string_view algo) {
+  std::array<const CatalogEntry*, kCollectives> forced{};
+  for (std::string_view rest = algo; !rest.empty();) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view name = rest.substr(0, comma);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    std::string known;
+    bool found = false;
+    for (const CatalogEntry& e : catalog()) {
+      known += known.empty() ? "" : ", ";
+      known += e.name;
+      if (name != e.name) continue;
+      forced[static_cast<uint32_t>(e.collective)] = &e;
+      found = true;
+    }
+    if (!found)
+      return error(hktInvalidUsage, "HOCKET_ALGO: there is no planner '%.*s'; known: %s", static_cast<int>(name.size()),
+                   name.data(), known.c_str());
+  }
+  Table table;
+  for (uint32_t collective = 0; collective < kCollectives; ++collective) {
+    for (uint32_t b = 0; b < kBuckets; ++b) {
+      Choice& c = table[collective][b];
+      c = choose(facts, static_cast<Collective>(collective), bucket_bytes(b));
+      if (forced[collective] != nullptr) c.planner = forced[collective];
+      if (c.planner == nullptr)
+        return error(hktInternalError, "no planner for %s", collective_name(static_cast<Collective>(collective)));
+    }
+  }
+  return table;
+}
+
+}  // namespace hocket::select

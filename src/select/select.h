@@ -1,0 +1,50 @@
+// Selection: which planner, with which message size and stores, for a call of so many bytes. A table made once per communicator
+// from facts that all ranks share, so that every rank chooses the same; looked up with one array read per call.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <string_view>
+
+#include "algorithms/catalog.h"
+#include "base/result.h"
+#include "kernels/reduce_cpu.h"
+
+namespace hocket::select {
+
+struct Choice {
+  const CatalogEntry* planner = nullptr;
+  uint32_t message_bytes = 0;                                  // payload of a message at most; <= the slot size
+  kernels::Stores out_stores = kernels::Stores::temporal;      // for the last write of the output
+};
+
+// What the choice depends on; identical on all ranks by construction (agreed at bring-up).
+struct Facts {
+  uint32_t nranks = 1;
+  uint32_t hosts = 1;              // groups of ranks that share memory
+  bool oversubscribed = false;     // some host has more ranks than usable CPUs
+  uint32_t slot_bytes = 0;         // payload capacity of every link
+  uint64_t cache_bytes = 0;        // smallest last-level cache among the hosts
+};
+
+// Buckets of sizes: 0 bytes; then (2^(k-1), 2^k] bytes for k = 0...63.
+inline constexpr uint32_t kBuckets = 65;
+inline constexpr uint32_t bucket(uint64_t bytes) {
+  return bytes <= 1 ? static_cast<uint32_t>(bytes) : static_cast<uint32_t>(std::bit_width(bytes - 1)) + 1;
+}
+// The largest size of a bucket.
+inline constexpr uint64_t bucket_bytes(uint32_t b) { return b == 0 ? 0 : b > 63 ? UINT64_MAX : uint64_t{1} << (b - 1); }
+
+inline constexpr uint32_t kCollectives = 3;
+using Table = std::array<std::array<Choice, kBuckets>, kCollectives>;
+
+// `algo` is HOCKET_ALGO: empty, or planner names separated by commas, each taking over the collective that it serves
+// ("ring" or "ring,chain"); an unknown name is an error that lists the known ones.
+Result<Table> build(const Facts& facts, std::string_view algo);
+
+inline const Choice& lookup(const Table& table, Collective collective, uint64_t bytes) {
+  return table[static_cast<uint32_t>(collective)][bucket(bytes)];
+}
+
+}  // namespace hocket::select

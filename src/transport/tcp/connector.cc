@@ -1,0 +1,372 @@
+#include "transport/tcp/connector.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/deadline.h"
+
+namespace hocket::tcp {
+namespace {
+
+constexpr int kAcceptsAtOnce = 64;
+
+Status report(int epoll, int op, int fd, uint32_t events) {
+  epoll_event e{};
+  e.events = events;  // data stays 0: the connector's
+  if (epoll_ctl(epoll, op, fd, &e) != 0) return sys_error("cannot have a socket watched by epoll");
+  return {};
+}
+
+}  // namespace
+
+Status Connector::listen(const std::vector<Address>& addresses, int epoll) {
+  epoll_ = epoll;
+  std::string why;
+  for (Address address : addresses) {
+    if (listeners_.size() == kMaxAddresses) {
+      HKT_INFO(net, config_.log, "only %zu of %zu network addresses are used", kMaxAddresses, addresses.size());
+      break;
+    }
+    address.set_port(0);
+    Result<Fd> made = listen_on(address);
+    if (!made) {
+      // One address that cannot be used (being configured, say) is no reason to give up; to have none is.
+      HKT_WARN(net, config_.log, "this address is left out: %s", made.error().text.c_str());
+      why = made.error().text;
+      continue;
+    }
+    HKT_ASSIGN(const Address bound, local_address(made->get()));
+    HKT_TRY(report(epoll_, EPOLL_CTL_ADD, made->get(), EPOLLIN));
+    listeners_.push_back(std::move(*made));
+    addresses_.push_back(bound);
+  }
+  if (listeners_.empty())
+    return error(hktSystemError, "rank %d has no network address to listen on%s%s", config_.rank,
+                 why.empty() ? "" : ": ", why.c_str());
+  return {};
+}
+
+std::string Connector::contact() const {
+  std::string bytes(1, static_cast<char>(addresses_.size()));
+  for (const Address& a : addresses_) bytes += a.encode();
+  return bytes;
+}
+
+Result<std::vector<Address>> Connector::parse_contact(std::string_view bytes) {
+  std::vector<Address> out;
+  if (bytes.empty()) return out;
+  const auto count = static_cast<unsigned char>(bytes[0]);
+  bytes.remove_prefix(1);
+  if (count == 0 || count > kMaxAddresses)
+    return error(hktRemoteError, "%u addresses, expected 1 to %zu", unsigned{count}, kMaxAddresses);
+  for (unsigned i = 0; i < count; ++i) {
+    const auto address = Address::decode(bytes);
+    if (!address || address->port() == 0)
+      return error(hktRemoteError, "address %u of %u is malformed", i + 1, unsigned{count});
+    out.push_back(*address);
+  }
+  if (!bytes.empty()) return error(hktRemoteError, "%zu bytes too many", bytes.size());
+  return out;
+}
+
+Connector::Dial* Connector::find_dial(int rank) {
+  const auto d = std::find_if(dials_.begin(), dials_.end(), [&](const Dial& x) { return x.rank == rank; });
+  return d == dials_.end() ? nullptr : &*d;
+}
+
+Status Connector::dial(int rank, std::vector<Address> addresses, Purpose purpose) {
+  if (find_dial(rank) != nullptr) return {};
+  Dial d;
+  d.rank = rank;
+  d.purpose = purpose;
+  d.addresses = std::move(addresses);
+  HKT_TRY(try_next(d, now_ns()));
+  dials_.push_back(std::move(d));
+  return {};
+}
+
+// Starts to connect to the next address. A refusal is noted; an error is this process's own.
+Status Connector::try_next(Dial& d, int64_t now) {
+  const Address& to = d.addresses[d.next++];
+  d.next_at = now + kNextAfterNs;
+  Result<Fd> started = start_connect(to);
+  if (!started) {
+    if (started.error().code != hktRemoteError) return std::move(started.error());
+    d.failures += (d.failures.empty() ? "" : "; ") + started.error().text;
+    d.next_at = now;
+    return {};
+  }
+  HKT_TRY(report(epoll_, EPOLL_CTL_ADD, started->get(), EPOLLOUT));
+  Pending p;
+  p.fd = std::move(*started);
+  p.peer = to;
+  p.rank = d.rank;
+  p.since = now;
+  pending_.push_back(std::move(p));
+  return {};
+}
+
+void Connector::run_dials(Events& events, int64_t now) {
+  for (size_t i = dials_.size(); i-- > 0;) {
+    Dial& d = dials_[i];
+    const auto open = [&] {
+      return std::any_of(pending_.begin(), pending_.end(),
+                         [&](const Pending& p) { return p.rank == d.rank && p.state != State::watched; });
+    };
+    while (d.next < d.addresses.size() && (now >= d.next_at || !open())) {
+      if (Status s = try_next(d, now); !s) {
+        note_failure(d.rank, d.addresses[d.next - 1], s.error().text);
+        d.inconclusive = true;
+        d.next = d.addresses.size();
+        if (d.purpose == Purpose::carry) events.failed.push_back({config_.rank, std::move(s.error())});
+      }
+    }
+    if (open()) continue;
+    // That a rank which is only watched cannot be reached proves something if it was tried: it may yet connect itself.
+    if (d.purpose == Purpose::carry || !d.inconclusive)
+      events.failed.push_back(
+          {d.rank,
+           error(hktRemoteError,
+                 "rank %d cannot be reached: %s: it has died, or a firewall or HOCKET_SOCKET_IFNAME is in the way",
+                 d.rank, d.failures.c_str())});
+    dials_.erase(dials_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+void Connector::note_failure(int rank, const Address& address, const std::string& why) {
+  HKT_INFO(net, config_.log, "no connection to rank %d at %s: %s", rank, address.text().c_str(), why.c_str());
+  if (Dial* d = find_dial(rank); d != nullptr)
+    d->failures += format("%s%s %s", d->failures.empty() ? "" : "; ", address.text().c_str(), why.c_str());
+}
+
+void Connector::drop(const Pending& p, const char* why) {
+  HKT_INFO(net, config_.log, "dropped a connection from %s: %s", p.peer.text().c_str(), why);
+}
+
+void Connector::accept_all(Events& events, int64_t now) {
+  for (const Fd& listener : listeners_) {
+    for (int i = 0; i < kAcceptsAtOnce; ++i) {
+      Address peer;
+      Result<Fd> accepted = accept_on(listener.get(), &peer);
+      if (!accepted) {
+        events.failed.push_back({config_.rank, std::move(accepted.error())});
+        break;
+      }
+      if (!*accepted) break;
+      if (Status s = report(epoll_, EPOLL_CTL_ADD, accepted->get(), EPOLLIN); !s) {
+        events.failed.push_back({config_.rank, std::move(s.error())});
+        break;
+      }
+      Pending p;
+      p.fd = std::move(*accepted);
+      p.peer = peer;
+      p.state = State::accepted;
+      p.since = now;
+      pending_.push_back(std::move(p));
+    }
+  }
+  // Strays beyond the limit go, oldest first; ranks say hello at once and are soon no longer among them.
+  const auto stranger = [](const Pending& p) { return p.state == State::accepted; };
+  auto n = static_cast<size_t>(std::count_if(pending_.begin(), pending_.end(), stranger));
+  for (; n > kMaxStrays + static_cast<size_t>(config_.nranks); --n) {
+    auto oldest = pending_.end();
+    for (auto p = pending_.begin(); p != pending_.end(); ++p)
+      if (stranger(*p) && (oldest == pending_.end() || p->since < oldest->since)) oldest = p;
+    drop(*oldest, "too many that have not said hello");
+    pending_.erase(oldest);
+  }
+}
+
+bool Connector::say_hello(const Pending& p, Purpose purpose) const {
+  Hello h;
+  h.nonce = config_.nonce;
+  h.rank = static_cast<uint32_t>(config_.rank);
+  h.size = static_cast<uint32_t>(config_.nranks);
+  h.epoch = config_.limits.epoch;
+  h.depth = config_.limits.geometry.depth;
+  h.slot_bytes = config_.limits.geometry.slot_bytes;
+  h.ack_batch = config_.limits.geometry.ack_batch;
+  h.tags = config_.limits.tags;
+  h.purpose = static_cast<uint32_t>(purpose);
+  Result<size_t> sent = send_some(p.fd.get(), &h, sizeof h);  // the first bytes of a connection always fit
+  return sent && *sent == sizeof h;
+}
+
+// A hello that knows the nonce: does that rank agree on everything else?
+Status Connector::check_hello(const Hello& h, int rank) const {
+  if (h.version != kWireVersion)
+    return error(hktInvalidUsage,
+                 "rank %d speaks version %u of the wire protocol, rank %d version %u: use one library version", rank,
+                 h.version, config_.rank, kWireVersion);
+  const Limits& l = config_.limits;
+  const RingGeometry theirs{h.depth, h.slot_bytes, h.ack_batch};
+  if (h.size != static_cast<uint32_t>(config_.nranks) || h.epoch != l.epoch || !(theirs == l.geometry) ||
+      h.tags != l.tags)
+    return error(hktInvalidUsage,
+                 "rank %d is of another communicator or set up differently: %u ranks, epoch %u, %u links of %u x %u "
+                 "bytes there; %d, "
+                 "%u, %u, %u x %u on rank %d",
+                 rank, h.size, h.epoch, h.tags, h.depth, h.slot_bytes, config_.nranks, l.epoch, unsigned{l.tags},
+                 l.geometry.depth, l.geometry.slot_bytes, config_.rank);
+  return {};
+}
+
+bool Connector::fill(Pending& p, size_t size, bool* alive) {
+  while (p.got < size) {
+    Result<size_t> n = recv_some(p.fd.get(), p.bytes.data() + p.got, size - p.got);
+    *alive = n.ok();
+    if (!n || *n == 0) return false;
+    p.got += *n;
+  }
+  return true;
+}
+
+Connector::Step Connector::advance_connected(Pending& p) {
+  Dial* d = find_dial(p.rank);
+  if (d == nullptr) return Step::drop;
+  if (Status s = finish_connect(p.fd.get(), p.peer); !s) {
+    note_failure(p.rank, p.peer, s.error().text);
+    return Step::drop;
+  }
+  if (!say_hello(p, d->purpose) || !report(epoll_, EPOLL_CTL_MOD, p.fd.get(), EPOLLIN)) {
+    note_failure(p.rank, p.peer, "closed at once");
+    return Step::drop;
+  }
+  p.state = d->purpose == Purpose::watch ? State::watching : State::said;
+  // Somebody listens there. If it is the right rank, it may be far from its next call: time for the other addresses is
+  // plenty.
+  d->next_at = now_ns() + (d->purpose == Purpose::watch ? INT64_MAX / 2 : kHelloNs);
+  return Step::keep;
+}
+
+Connector::Step Connector::read_hello(Pending& p, Events& events) {
+  bool alive = true;
+  if (!fill(p, sizeof(Hello), &alive)) {
+    if (alive) return Step::keep;
+    if (p.state == State::said) note_failure(p.rank, p.peer, "closed before its hello: not of this job");
+    return Step::drop;
+  }
+  Hello h;
+  std::memcpy(&h, p.bytes.data(), sizeof h);
+  p.got = 0;
+  const bool ours = h.magic == kMagic && h.auth == 0 && h.nonce == config_.nonce;
+  const auto me = static_cast<uint32_t>(config_.rank);
+  if (p.state == State::said) {
+    // Of two addresses that answered in one round the first is taken.
+    if (std::any_of(events.made.begin(), events.made.end(), [&](const Made& m) { return m.rank == p.rank; }))
+      return Step::drop;
+    if (!ours || h.rank != static_cast<uint32_t>(p.rank)) {
+      note_failure(p.rank, p.peer, ours ? format("rank %u answers there", h.rank) : "not of this job");
+      return Step::drop;
+    }
+    if (Status s = check_hello(h, p.rank); !s) {
+      events.failed.push_back({p.rank, std::move(s.error())});
+      return Step::failed;
+    }
+    Header go;
+    go.epoch = config_.limits.epoch;
+    go.kind = Kind::go;
+    Result<size_t> sent = send_some(p.fd.get(), &go, sizeof go);
+    if (sent && *sent == sizeof go) return Step::made;
+    note_failure(p.rank, p.peer, "closed after its hello");
+    return Step::drop;
+  }
+  if (!ours) {
+    drop(p, "not of this job");
+    return Step::drop;
+  }
+  const bool watch = h.purpose == static_cast<uint32_t>(Purpose::watch);
+  if (h.rank >= static_cast<uint32_t>(config_.nranks) || (watch ? h.rank >= me : h.rank <= me)) {
+    drop(p, "its rank is none that connects to this one");
+    return Step::drop;
+  }
+  p.rank = static_cast<int>(h.rank);
+  if (Status s = check_hello(h, p.rank); !s) {
+    (void)say_hello(p, Purpose::carry);  // so that they see it, too
+    events.failed.push_back({p.rank, std::move(s.error())});
+    return Step::failed;
+  }
+  if (watch) {
+    p.state = State::watched;
+    return Step::keep;
+  }
+  p.state = State::answered;
+  return say_hello(p, Purpose::carry) ? Step::keep : Step::drop;
+}
+
+Connector::Step Connector::read_go(Pending& p) {
+  bool alive = true;
+  if (!fill(p, sizeof(Header), &alive)) return alive ? Step::keep : Step::drop;  // the other side took another address
+  Header go;
+  std::memcpy(&go, p.bytes.data(), sizeof go);
+  if (go.kind == Kind::go && go.epoch == config_.limits.epoch && go.length == 0) return Step::made;
+  drop(p, "no go after its hello");
+  return Step::drop;
+}
+
+Connector::Step Connector::advance(Pending& p, short revents, Events& events) {
+  switch (p.state) {
+    case State::connecting:
+      return revents == 0 ? Step::keep : advance_connected(p);
+    case State::said:
+    case State::accepted:
+      return revents == 0 ? Step::keep : read_hello(p, events);
+    case State::answered:
+      return revents == 0 ? Step::keep : read_go(p);
+    case State::watched:
+      return revents == 0 ? Step::keep : Step::drop;  // nothing is ever sent on a watch: it can only end
+    case State::watching:
+      if (revents == 0) return Step::keep;
+      p.state = State::ended;
+      p.since = now_ns();
+      p.fd.reset();
+      return Step::keep;
+    case State::ended:
+      break;
+  }
+  if (now_ns() - p.since < kEndedNs) return Step::keep;
+  events.failed.push_back({p.rank, error(hktRemoteError, "rank %d (%s) has ended before it connected to rank %d",
+                                         p.rank, p.peer.text().c_str(), config_.rank)});
+  return Step::failed;
+}
+
+void Connector::progress(Events& events) {
+  const int64_t now = now_ns();
+  accept_all(events, now);
+  polls_.clear();
+  for (const Pending& p : pending_)
+    polls_.push_back({p.fd.get(), static_cast<short>(p.state == State::connecting ? POLLOUT : POLLIN), 0});
+  if (!polls_.empty() && poll(polls_.data(), polls_.size(), 0) < 0) return;  // EINTR: the next round does it
+  for (size_t i = pending_.size(); i-- > 0;) {
+    Pending& p = pending_[i];
+    Step step = advance(p, polls_[i].revents, events);
+    if (step == Step::keep && p.state == State::accepted && now - p.since > kStrayNs) {
+      drop(p, "no hello in time");
+      step = Step::drop;
+    }
+    if (step == Step::keep && p.state == State::connecting && now - p.since > kConnectNs) {
+      note_failure(p.rank, p.peer, "does not answer");
+      if (Dial* d = find_dial(p.rank); d != nullptr) d->inconclusive = true;
+      step = Step::drop;
+    }
+    if (step == Step::keep) continue;
+    if (step == Step::made) events.made.push_back({p.rank, std::move(p.fd), p.peer});
+    if (i + 1 != pending_.size()) p = std::move(pending_.back());
+    pending_.pop_back();
+  }
+  for (const Made& m : events.made) settle(m.rank);
+  for (const Failed& f : events.failed) settle(f.rank);
+  run_dials(events, now);
+}
+
+void Connector::settle(int rank) {
+  // A watch is its owner's to close: were it to end before the new connection is seen there, it would look like a
+  // death.
+  std::erase_if(pending_, [&](const Pending& p) { return p.rank == rank && p.state != State::watched; });
+  std::erase_if(dials_, [&](const Dial& d) { return d.rank == rank; });
+}
+
+}  // namespace hocket::tcp

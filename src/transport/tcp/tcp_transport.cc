@@ -1,0 +1,474 @@
+#include "transport/tcp/tcp_transport.h"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/deadline.h"
+#include "base/text.h"
+#include "transport/geometry.h"
+#include "transport/tcp/peer.h"
+
+namespace hocket::tcp {
+
+Status TcpTransport::Peer::control(const Header& header, const unsigned char* payload) {
+  switch (header.kind) {
+    case Kind::ack:
+      return out.acked(header.tag, header.call);
+    case Kind::announce: {
+      CallRecord call;
+      std::memcpy(&call, payload, sizeof call);
+      if (call.seq <= calls.latest())
+        return error(hktRemoteError, "call %llu announced after call %llu", static_cast<unsigned long long>(call.seq),
+                     static_cast<unsigned long long>(calls.latest()));
+      calls.write(call);
+      return {};
+    }
+    case Kind::fault: {
+      FaultHead head;
+      std::memcpy(&head, payload, sizeof head);
+      if (head.code <= hktSuccess || head.code > hktAborted || head.rank < -1 || head.rank >= transport.config_.nranks)
+        return error(hktRemoteError, "a fault with code %d about rank %d", head.code, head.rank);
+      const auto* text = reinterpret_cast<const char*>(payload) + sizeof head;
+      const Fault fault{static_cast<Code>(head.code), head.rank, head.call,
+                        one_line(std::string_view(text, header.length - sizeof head))};
+      if (!transport.fault_) transport.fault_ = fault;
+      transport.spread(fault);
+      return {};
+    }
+    case Kind::goodbye:
+      goodbye = true;
+      return {};
+    case Kind::data:
+    case Kind::go:
+      break;
+  }
+  return error(hktInternalError, "a frame of kind %u passed the check of the inbox",
+               static_cast<unsigned>(header.kind));
+}
+
+TcpTransport::TcpTransport(const Config& config, Fd epoll, Fd wake)
+    : config_(config),
+      limits_{config.geometry, config.tags, config.epoch},
+      pid_(getpid()),
+      epoll_(std::move(epoll)),
+      wake_(std::move(wake)),
+      connector_({config.rank, config.nranks, config.nonce, limits_, config.log}) {
+  const auto n = static_cast<size_t>(config.nranks);
+  peers_.resize(n);
+  up_.reserve(n);
+  queued_.reserve(n);
+}
+
+Result<std::unique_ptr<TcpTransport>> TcpTransport::listen(const Config& config) {
+  HKT_TRY(check_geometry(config.geometry));
+  if (config.nranks < 1 || config.nranks > 65536 || config.rank < 0 || config.rank >= config.nranks)
+    return error(hktInvalidArgument, "rank %d of %d: TCP links carry ranks 0 to 65535", config.rank, config.nranks);
+  if (config.tags == 0 || config.tags > kMaxTags)
+    return error(hktInvalidArgument, "%u links per pair of ranks: 1 to %u are expected", unsigned{config.tags},
+                 unsigned{kMaxTags});
+  Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return descriptor_error("cannot make an epoll descriptor");
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake) return descriptor_error("cannot make an eventfd");
+  epoll_event e{};
+  e.events = EPOLLIN;
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &e) != 0)
+    return sys_error("cannot have an eventfd watched by epoll");
+  std::unique_ptr<TcpTransport> t(new TcpTransport(config, std::move(epoll), std::move(wake)));
+  const TurnLock lock(t->turn_);
+  HKT_TRY(t->connector_.listen(config.addresses, t->epoll_.get()));
+  return t;
+}
+
+TcpTransport::~TcpTransport() {
+  if (getpid() != pid_) return;  // a forked child: the connections are its parent's
+  const TurnLock lock(turn_);
+  say_goodbye();
+}
+
+std::string TcpTransport::contact() const {
+  const TurnLock lock(turn_);
+  return connector_.contact();
+}
+
+Status TcpTransport::set_contacts(const std::vector<std::string>& by_rank) {
+  const TurnLock lock(turn_);
+  if (by_rank.size() != peers_.size())
+    return error(hktInvalidArgument, "TCP contacts of %zu ranks for a communicator of %zu", by_rank.size(),
+                 peers_.size());
+  std::vector<std::vector<Address>> contacts;
+  for (size_t r = 0; r < by_rank.size(); ++r) {
+    Result<std::vector<Address>> addresses = Connector::parse_contact(by_rank[r]);
+    if (!addresses) return error(hktRemoteError, "TCP contact of rank %zu: %s", r, addresses.error().text.c_str());
+    contacts.push_back(std::move(*addresses));
+  }
+  contacts_ = std::move(contacts);
+  return {};
+}
+
+Result<Link> TcpTransport::open_send(int peer, uint16_t tag) {
+  const TurnLock lock(turn_);
+  return open(peer, tag, End::send);
+}
+
+Result<Link> TcpTransport::open_recv(int peer, uint16_t tag) {
+  const TurnLock lock(turn_);
+  return open(peer, tag, End::recv);
+}
+
+Result<Link> TcpTransport::open(int rank, uint16_t tag, End end) {
+  if (rank < 0 || rank >= config_.nranks || rank == config_.rank || tag >= config_.tags)
+    return error(hktInvalidArgument, "no TCP link %u between ranks %d and %d: there are %d ranks and links 0 to %u",
+                 unsigned{tag}, config_.rank, rank, config_.nranks, unsigned{config_.tags} - 1);
+  if (contacts_.empty())
+    return error(hktInvalidUsage, "a TCP link was opened before the contacts of the ranks were set");
+  Peer& p = peer(rank);
+  uint64_t& opened = p.opened[static_cast<size_t>(end)];
+  const uint64_t bit = uint64_t{1} << tag;
+  if ((opened & bit) != 0)
+    return error(hktInvalidUsage, "TCP link %u between ranks %d and %d was opened twice", unsigned{tag}, config_.rank,
+                 rank);
+  HKT_ASSIGN(unsigned char* const ring, end == End::send ? p.out.open(tag) : p.in.open(tag));
+  HKT_TRY(want(p));
+  opened |= bit;
+  Link::Setup setup;
+  setup.ring = ring;
+  setup.geometry = config_.geometry;
+  setup.pump = this;
+  setup.id = static_cast<uint32_t>(rank) << 16 | tag;
+  return Link(setup);
+}
+
+TcpTransport::Peer& TcpTransport::peer(int rank) {
+  std::unique_ptr<Peer>& p = peers_[static_cast<size_t>(rank)];
+  if (p == nullptr) p = std::make_unique<Peer>(*this, rank);
+  return *p;
+}
+
+// A link to or from this peer was opened here: it must be connected.
+Status TcpTransport::want(Peer& p) {
+  if (p.state == Peer::State::gone && p.goodbye)
+    return error(hktRemoteError, "rank %d (%s) has destroyed its communicator", p.rank, p.address.c_str());
+  if (p.state != Peer::State::idle) return {};
+  const std::vector<Address>& addresses = contacts_[static_cast<size_t>(p.rank)];
+  if (addresses.empty())
+    return error(hktInvalidUsage, "rank %d has no TCP address, but rank %d has a link with it", p.rank, config_.rank);
+  if (p.rank < config_.rank) HKT_TRY(connector_.dial(p.rank, addresses, Purpose::carry));
+  p.state = Peer::State::wanted;
+  p.wanted_at = now_ns();
+  ++missing_;
+  return {};
+}
+
+Status TcpTransport::connect_all() {
+  const TurnLock lock(turn_);
+  if (contacts_.empty())
+    return error(hktInvalidUsage, "TCP connections were asked for before the contacts of the ranks were set");
+  for (int r = 0; r < config_.nranks; ++r)
+    if (r != config_.rank) HKT_TRY(want(peer(r)));
+  return {};
+}
+
+size_t TcpTransport::connected() const {
+  const TurnLock lock(turn_);
+  return up_.size();
+}
+
+// --- moving data
+
+void TcpTransport::pushed(Link& link, uint32_t bytes) {
+  const TurnLock lock(turn_);
+  Peer& p = *peers_[link.id() >> 16];
+  const bool at_once = p.out.unsent() == 0;  // else the socket is full or not there: progress() goes on with it
+  p.out.push(static_cast<uint16_t>(link.id()), bytes);
+  if (at_once) flush(p);
+  flush_later(p);
+  if (p.state == Peer::State::gone && p.goodbye)
+    blame(p.rank, hktRemoteError,
+          format("rank %d (%s) has destroyed its communicator, but rank %d sends to it", p.rank, p.address.c_str(),
+                 config_.rank));
+}
+
+void TcpTransport::popped(Link& link) {
+  const TurnLock lock(turn_);
+  Peer& p = *peers_[link.id() >> 16];
+  const auto tag = static_cast<uint16_t>(link.id());
+  p.out.credit(tag, p.in.credit(tag));
+  flush_later(p);  // it leaves with the next message, or with the next progress()
+}
+
+bool TcpTransport::flush(Peer& p) {
+  if (p.state != Peer::State::up || !p.send_error.empty()) return false;
+  Result<bool> moved = p.out.flush(p.fd.get());
+  if (moved) return *moved;
+  p.send_error = moved.error().text;
+  return false;
+}
+
+void TcpTransport::flush_later(Peer& p) {
+  if (p.queued || p.out.idle()) return;
+  p.queued = true;
+  queued_.push_back(&p);
+}
+
+bool TcpTransport::flush_queued() {
+  bool moved = false;
+  size_t kept = 0;
+  for (Peer* p : queued_) {
+    moved |= flush(*p);
+    // Messages that will never leave stay: flushed() must not come true for them.
+    p->queued = p->state == Peer::State::gone ? p->out.unsent() != 0 : !p->out.idle();
+    if (p->queued) queued_[kept++] = p;
+  }
+  queued_.resize(kept);
+  return moved;
+}
+
+bool TcpTransport::receive(Peer& p) {
+  Result<Inbox::Got> got = p.in.receive(p.fd.get(), stage_, p);
+  if (got && *got != Inbox::Got::end) return *got == Inbox::Got::bytes;
+  if (!got)
+    blame(p.rank, hktRemoteError,
+          format("rank %d (%s) sent what makes no sense: %s", p.rank, p.address.c_str(), got.error().text.c_str()));
+  lose(p);
+  return true;
+}
+
+bool TcpTransport::receive_ready() {
+  bool moved = false;
+  if (up_.size() <= kScan) {
+    // Backwards, for lose() puts the last one into the gap.
+    for (size_t i = up_.size(); i-- > 0;) moved |= receive(*up_[i]);
+    return moved;
+  }
+  std::array<epoll_event, 32> events;
+  const int n = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  bool visitors = false;
+  for (int i = 0; i < n; ++i) {
+    auto* p = static_cast<Peer*>(events[static_cast<size_t>(i)].data.ptr);
+    if (p == nullptr)
+      visitors = true;
+    else if (p->state == Peer::State::up)
+      moved |= receive(*p);
+  }
+  if (visitors) look_around();
+  return moved;
+}
+
+bool TcpTransport::pump() {
+  bool moved = flush_queued();
+  if (missing_ != 0 || connector_.busy() || ++polls_ % kLookEvery == 0) look_around();
+  moved |= receive_ready();
+  return moved;
+}
+
+bool TcpTransport::progress() {
+  const TurnLock lock(turn_);
+  return pump();
+}
+
+bool TcpTransport::flushed() const {
+  const TurnLock lock(turn_);
+  return std::all_of(queued_.begin(), queued_.end(), [](const Peer* p) { return p->out.unsent() == 0; });
+}
+
+void TcpTransport::poll_set(std::vector<pollfd>& fds) const {
+  const TurnLock lock(turn_);
+  fds.push_back({epoll_.get(), POLLIN, 0});
+  for (const Peer* p : queued_)
+    if (p->state == Peer::State::up && p->send_error.empty()) fds.push_back({p->fd.get(), POLLOUT, 0});
+}
+
+// --- connections
+
+// What need not be done at every poll.
+void TcpTransport::look_around() {
+  uint64_t raised = 0;
+  (void)!read(wake_.get(), &raised, sizeof raised);  // nothing to read is fine, too: fault() tells
+  connect();
+  if (told_ != calls_.latest() && now_ns() - told_at_ > kAnnounceNs) announce_all();
+}
+
+void TcpTransport::connect() {
+  events_.made.clear();
+  events_.failed.clear();
+  connector_.progress(events_);
+  for (Connector::Made& made : events_.made) adopt(made);
+  for (Connector::Failed& failed : events_.failed) blame(failed.rank, failed.error.code, std::move(failed.error.text));
+}
+
+void TcpTransport::adopt(Connector::Made& made) {
+  Peer& p = peer(made.rank);
+  if (p.state == Peer::State::up || p.state == Peer::State::gone) {
+    HKT_INFO(net, config_.log, "dropped a second connection of rank %d from %s", made.rank, made.peer.text().c_str());
+    return;
+  }
+  if (p.state == Peer::State::wanted) --missing_;
+  // A host that is switched off says nothing: let the kernel find out. No TCP_USER_TIMEOUT, which would also end the
+  // connection of a rank that computes for long between two calls and reads nothing.
+  const int on = 1, idle = 10, interval = 5, count = 4;
+  const int fd = made.fd.get();
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+  epoll_event e{};
+  e.events = EPOLLIN;
+  e.data.ptr = &p;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &e) != 0)
+    blame(config_.rank, hktSystemError,
+          sys_error("cannot have the connection to rank %d watched by epoll", p.rank).text);
+  p.fd = std::move(made.fd);
+  p.address = made.peer.text();
+  p.state = Peer::State::up;
+  up_.push_back(&p);
+  HKT_INFO(net, config_.log, "connected with rank %d at %s", p.rank, p.address.c_str());
+  if (spread_) p.out.fault(*spread_);
+  p.out.announce();
+  flush(p);
+  flush_later(p);
+}
+
+// The connection to p has ended.
+void TcpTransport::lose(Peer& p) {
+  p.state = Peer::State::gone;
+  p.fd.reset();
+  *std::find(up_.begin(), up_.end(), &p) = up_.back();
+  up_.pop_back();
+  if (!p.goodbye)
+    blame(p.rank, hktRemoteError,
+          format("the connection to rank %d (%s) is lost (%s): it has probably died", p.rank, p.address.c_str(),
+                 p.in.why_ended()));
+  else if (p.out.unsent() != 0)
+    blame(p.rank, hktRemoteError,
+          format("rank %d (%s) has destroyed its communicator, but rank %d sends to it", p.rank, p.address.c_str(),
+                 config_.rank));
+}
+
+// A higher rank that should connect may have died before it did: nothing would ever tell.
+void TcpTransport::watch_missing() {
+  const int64_t now = now_ns();
+  for (int r = config_.rank + 1; r < config_.nranks; ++r) {
+    Peer* p = peers_[static_cast<size_t>(r)].get();
+    if (p == nullptr || p->state != Peer::State::wanted || now - p->wanted_at < kWatchAfterNs) continue;
+    // A watch is a help, no need: without a descriptor for it the call's deadline is left, and another try.
+    if (Status s = connector_.dial(r, contacts_[static_cast<size_t>(r)], Purpose::watch); !s) {
+      HKT_INFO(net, config_.log, "cannot watch rank %d, which has not connected: %s", r, s.error().text.c_str());
+      p->wanted_at = now;
+    }
+  }
+}
+
+// --- calls and faults
+
+void TcpTransport::announce(const CallRecord& call) {
+  const TurnLock lock(turn_);
+  calls_.write(call);
+  if (call.seq - told_ >= kAnnounceCalls) announce_all();
+}
+
+void TcpTransport::announce_all() {
+  for (Peer* p : up_) {
+    p->out.announce();
+    if (p->out.unsent() == 0) flush(*p);
+    flush_later(*p);
+  }
+  told_ = calls_.latest();
+  told_at_ = now_ns();
+}
+
+std::optional<CallRecord> TcpTransport::announced(int rank, uint64_t seq) const {
+  const TurnLock lock(turn_);
+  const Peer* p = rank < 0 || rank >= config_.nranks ? nullptr : peers_[static_cast<size_t>(rank)].get();
+  const CallRecord* call = p == nullptr ? nullptr : p->calls.find(seq == 0 ? p->calls.latest() : seq);
+  return call == nullptr ? std::nullopt : std::optional<CallRecord>(*call);
+}
+
+std::optional<Fault> TcpTransport::fault() {
+  const TurnLock lock(turn_);
+  if (told_ != calls_.latest()) announce_all();
+  look_around();
+  if (missing_ != 0) watch_missing();
+  pump();
+  return fault_;
+}
+
+bool TcpTransport::left(int rank) const {
+  const TurnLock lock(turn_);
+  const Peer* p = rank < 0 || rank >= config_.nranks ? nullptr : peers_[static_cast<size_t>(rank)].get();
+  return p != nullptr && p->goodbye;
+}
+
+void TcpTransport::raise(const Fault& fault) {
+  const TurnLock lock(turn_);
+  if (!fault_) fault_ = fault;
+  spread(fault);
+  const uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof one);  // fails only if it is readable already
+}
+
+void TcpTransport::blame(int rank, Code code, std::string text) {
+  if (!fault_) fault_ = Fault{code, rank, calls_.latest(), std::move(text)};
+}
+
+void TcpTransport::spread(const Fault& fault) {
+  if (spread_) return;
+  spread_ = fault;
+  for (Peer* p : up_) {
+    p->out.fault(fault);
+    flush(*p);
+    flush_later(*p);
+  }
+}
+
+// A connection must not be closed while what was sent is on its way: were anything to come in afterwards, the kernel
+// would answer with a reset, and that destroys what the other side has not received. So each is closed for sending and
+// read until the other side has closed, too, or its kernel has acknowledged all that was sent.
+void TcpTransport::say_goodbye() {
+  const Deadline deadline = Deadline::at(now_ns() + (fault_ || spread_ ? kFaultGoodbyeNs : kGoodbyeNs));
+  for (Peer* p : up_) p->out.goodbye();
+  std::vector<pollfd> polls;
+  while (!up_.empty()) {
+    polls.clear();
+    for (size_t i = up_.size(); i-- > 0;) {
+      Peer& p = *up_[i];
+      if (see_off(p)) {
+        p.fd.reset();
+        up_[i] = up_.back();
+        up_.pop_back();
+      } else {
+        polls.push_back({p.fd.get(), static_cast<short>(p.shut ? POLLIN : POLLIN | POLLOUT), 0});
+      }
+    }
+    if (up_.empty() || deadline.passed()) return;
+    poll(polls.data(), polls.size(), 1);  // acknowledgements wake nobody: look again soon
+  }
+}
+
+// True when the connection may be closed.
+bool TcpTransport::see_off(Peer& p) {
+  flush(p);
+  if (!p.send_error.empty()) return true;
+  if (p.out.idle() && !p.shut) {
+    shutdown(p.fd.get(), SHUT_WR);
+    p.shut = true;
+  }
+  for (;;) {
+    Result<size_t> n = recv_some(p.fd.get(), stage_.bytes.data(), stage_.bytes.size());
+    if (!n) return true;
+    if (*n == 0) break;
+  }
+  int unacknowledged = 0;
+  return p.shut && ioctl(p.fd.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
+}
+
+}  // namespace hocket::tcp

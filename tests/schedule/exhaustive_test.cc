@@ -1,0 +1,143 @@
+// Every planner of the catalogue for every number of ranks: the data pass up to 512 ranks, in and out of place, the race pass up
+// to 128 with deep and with shallow links, and without copies where a planner is meant for that. HOCKET_TEST_FULL=1 goes
+// further, a build with sanitizers less far.
+#include <malloc.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "schedule/plan_tools.h"
+
+namespace hocket {
+namespace {
+
+// The classes that each planner promises, for n > 2.
+struct Promise {
+  const char* name;
+  bool chunk_identical, order_is_rank;
+};
+constexpr Promise kPromises[] = {{"ring", false, false},     {"recursive_doubling", true, true}, {"one_shot", true, true},
+                                 {"two_shot", true, true},   {"double_tree", false, false},      {"binomial", true, true},
+                                 {"chain", true, true},      {"dissemination", true, true}};
+
+// How a planner's links go without copies, by tag, and whether a rank must wait for the reads of others before it returns.
+struct ZeroCopy {
+  const char* name;
+  std::array<Protocol, kMaxTags> protocol;
+  bool drain;
+};
+constexpr Protocol S = Protocol::slot, M = Protocol::mapped, D = Protocol::direct;
+constexpr ZeroCopy kZeroCopies[] = {{"ring", {S, D, S, S}, false},        {"two_shot", {M, D, S, S}, false},
+                                    {"double_tree", {S, D, S, D}, false}, {"binomial", {D, S, S, S}, false},
+                                    {"binomial", {M, S, S, S}, true},     {"chain", {D, S, S, S}, false},
+                                    {"chain", {M, S, S, S}, true}};
+
+struct Limits {
+  uint32_t data, races;
+};
+Limits limits() {
+  if (HKT_SANITIZED) return {48, 20};
+  const char* full = std::getenv("HOCKET_TEST_FULL");
+  if (full && *full && *full != '0') return {1024, 256};
+  return {512, 128};
+}
+
+struct Job {
+  const CatalogEntry* entry;
+  uint32_t n, root;
+};
+
+// All planners, largest numbers of ranks first; roots 0, 1 and n - 1, all of them for few ranks.
+std::vector<Job> jobs(uint32_t most) {
+  std::vector<Job> list;
+  for (uint32_t n = most; n > 0; --n) {
+    for (const CatalogEntry& e : catalog()) {
+      for (uint32_t root = 0; root < (e.rooted ? n : 1); ++root)
+        if (n <= 16 || root < 2 || root == n - 1) list.push_back({&e, n, root});
+    }
+  }
+  return list;
+}
+
+// Runs `check` for all jobs on two threads; a text that is not empty is a failure.
+void run_all(uint32_t most, const std::function<std::string(const Job&, const Plan&)>& check) {
+  // Plans of some 100 MB come and go: keep their memory instead of handing it back to the kernel each time.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  const std::vector<Job> list = jobs(most);
+  std::atomic<size_t> next{0};
+  std::atomic<uint32_t> failures{0};
+  std::mutex mutex;
+  auto work = [&] {
+    for (size_t i = next++; i < list.size() && failures < 10; i = next++) {
+      const Job& job = list[i];
+      const std::string text = check(job, job.entry->plan(job.n, job.root));
+      if (text.empty()) continue;
+      ++failures;
+      const std::lock_guard<std::mutex> lock(mutex);
+      ADD_FAILURE() << job.entry->name << " of " << job.n << " ranks, root " << job.root << ": " << text;
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+}
+
+TEST(Exhaustive, every_planner_is_in_the_table_of_promises) {
+  for (const CatalogEntry& e : catalog())
+    EXPECT_TRUE(std::any_of(std::begin(kPromises), std::end(kPromises), [&](const Promise& p) { return std::string(p.name) == e.name; }))
+        << e.name;
+}
+
+TEST(Exhaustive, data_pass_in_and_out_of_place) {
+  std::atomic<uint64_t> steps{0};
+  run_all(limits().data, [&](const Job& job, const Plan& plan) -> std::string {
+    Result<DataReport> report = verify_data(plan);
+    if (!report.ok()) return report.error().text;
+    steps += report->steps;
+    if (!report->rank_identical) return "not proven identical on all ranks";
+    for (const Promise& p : kPromises) {
+      if (p.name != std::string(job.entry->name)) continue;
+      if (p.chunk_identical && !report->chunk_identical) return "chunks differ in their fold";
+      if (p.order_is_rank && !report->order_is_rank) return "not folded in the order of ranks";
+      if (job.n > 2 && !p.chunk_identical && report->chunk_identical) return "better than promised: chunks share one fold";
+    }
+    return {};
+  });
+  std::printf("%llu steps executed\n", static_cast<unsigned long long>(steps.load()));
+}
+
+TEST(Exhaustive, race_pass_with_deep_and_with_shallow_links) {
+  run_all(limits().races, [](const Job&, const Plan& plan) -> std::string {
+    for (const Lowering& lowering : {slots(8, 4), slots(2, 1)}) {
+      for (Placement placement : kPlacements) {
+        const Status s = verify_races(plan, lowering, placement);
+        if (!s.ok()) return s.error().text;
+      }
+    }
+    return {};
+  });
+}
+
+TEST(Exhaustive, race_pass_without_copies) {
+  run_all(limits().races, [](const Job& job, const Plan& plan) -> std::string {
+    for (const ZeroCopy& z : kZeroCopies) {
+      if (z.name != std::string(job.entry->name)) continue;
+      Result<Lowering> lowering = lower(plan, {z.protocol, 8, 4});
+      if (!lowering.ok()) return lowering.error().text;
+      lowering->drain = z.drain;
+      for (Placement placement : kPlacements) {
+        const Status s = verify_races(plan, *lowering, placement);
+        if (!s.ok()) return s.error().text;
+      }
+    }
+    return {};
+  });
+}
+
+}  // namespace
+}  // namespace hocket

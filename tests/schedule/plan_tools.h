@@ -1,0 +1,125 @@
+// What the tests of verify share: plans by name, plans by hand, and a plan's cost as its steps have it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "algorithms/catalog.h"
+#include "schedule/verify.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HKT_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
+#define HKT_SANITIZED 1
+#endif
+#endif
+#ifndef HKT_SANITIZED
+#define HKT_SANITIZED 0
+#endif
+
+namespace hocket {
+
+inline constexpr Placement kPlacements[] = {Placement::out_of_place, Placement::in_place};
+
+inline Plan planned(const char* name, uint32_t n, uint32_t root = 0) {
+  for (const CatalogEntry& e : catalog())
+    if (std::string(e.name) == name) return e.plan(n, root);
+  ADD_FAILURE() << "no planner " << name;
+  std::abort();
+}
+
+// Declares the cost that the steps have, so that a planted mistake is not caught by its cost alone.
+inline void declare(Plan& plan) {
+  plan.info.message_blocks = 0;
+  for (RankPlan& r : plan.ranks) {
+    r.cost = {};
+    for (const Step& s : r.steps) {
+      r.cost.messages += s.nsend;
+      r.cost.blocks += s.nsend * s.count;
+      if (s.nsend > 0) plan.info.message_blocks = std::max(plan.info.message_blocks, s.count);
+    }
+  }
+}
+
+// A step with its dependencies.
+struct Line {
+  Step step;
+  std::vector<Dep> deps;
+  Line(const Step& s) : step(s) {}  // NOLINT: implicit by intent
+  Line(const Step& s, std::vector<Dep> d) : step(s.after(static_cast<uint32_t>(d.size()))), deps(std::move(d)) {}
+};
+
+struct Program {
+  std::vector<Peer> in, out;
+  std::vector<std::vector<Line>> lanes;
+};
+
+inline Plan by_hand(Collective collective, uint32_t chunks, uint32_t scratch, const std::vector<Program>& programs) {
+  Plan plan;
+  plan.info.name = "by hand";
+  plan.info.collective = collective;
+  plan.info.nranks = static_cast<uint32_t>(programs.size());
+  plan.info.chunks = {chunks, chunks, scratch};
+  for (const Program& program : programs) {
+    RankPlan r;
+    r.in = program.in;
+    r.out = program.out;
+    for (const std::vector<Line>& lane : program.lanes) {
+      r.lanes.push_back({static_cast<uint32_t>(r.steps.size()), static_cast<uint32_t>(lane.size())});
+      for (const Line& line : lane) {
+        r.steps.push_back(line.step);
+        r.first_dep.push_back(static_cast<uint32_t>(r.deps.size()));
+        r.deps.insert(r.deps.end(), line.deps.begin(), line.deps.end());
+      }
+    }
+    plan.ranks.push_back(std::move(r));
+  }
+  declare(plan);
+  return plan;
+}
+
+// Broadcast from rank 0 to rank 1 through scratch: one lane receives, another one unpacks; each waits for the other.
+inline Plan staged_broadcast() {
+  const Program root{{}, {{1, 0, 0}}, {{Step{}.load(Buf::in, 0).store(Buf::out, 0).push(0)}}};
+  const Line receive{Step{}.pop(0).store(Buf::scratch, 0), {{1, 1, 0}}};
+  const Line unpack{Step{}.load(Buf::scratch, 0).store(Buf::out, 0), {{0, 0, 0}}};
+  return by_hand(Collective::broadcast, 1, 1, {root, {{{0, 0, 0}}, {}, {{receive}, {unpack}}}});
+}
+
+// All-reduce of two ranks and two chunks, both sent before any is received: needs room for two messages on a link.
+inline Plan two_ahead() {
+  auto side = [](uint32_t rank) {
+    const uint32_t peer = 1 - rank;
+    auto send = [](uint32_t c) { return Line(Step{}.load(Buf::in, c).pre().push(0)); };
+    auto fold = [&](uint32_t c) { return Line(Step{}.pop(0).load(Buf::in, c, rank).pre().post().store(Buf::out, c)); };
+    return Program{{{peer, 0, 0}}, {{peer, 0, 0}}, {{send(0), send(1), fold(0), fold(1)}}};
+  };
+  return by_hand(Collective::all_reduce, 2, 0, {side(0), side(1)});
+}
+
+// Two-shot of two ranks in one lane, which keeps a copy of the operand that it has sent away before it receives the result.
+inline Plan two_shot_with_copy() {
+  auto side = [](uint32_t rank) {
+    const uint32_t peer = 1 - rank;
+    return Program{{{peer, 0, 0}, {peer, 1, 0}},
+                   {{peer, 0, 0}, {peer, 1, 0}},
+                   {{Step{}.load(Buf::in, peer).pre().push(0),
+                     Step{}.pop(0).load(Buf::in, rank, rank).pre().post().store(Buf::out, rank).push(1),
+                     Step{}.load(Buf::in, peer).store(Buf::scratch, peer), Step{}.pop(1).store(Buf::out, peer)}}};
+  };
+  return by_hand(Collective::all_reduce, 2, 2, {side(0), side(1)});
+}
+
+inline Lowering slots(uint32_t depth, uint32_t ack_batch) {
+  Lowering l;
+  l.depth = depth;
+  l.ack_batch = ack_batch;
+  return l;
+}
+
+}  // namespace hocket
