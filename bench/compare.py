@@ -13,9 +13,11 @@ import argparse
 import datetime
 import fnmatch
 import json
+import math
 import os
 import platform
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -39,6 +41,7 @@ from drivers import (  # noqa: E402
 KIB, MIB = 1024, 1024 * 1024
 STEADY = 1.20  # the two floors of a round may differ by this factor
 FLOOR_FAULT = 0.95  # Hocket over its floor: less than this and the floor is no floor
+HOPELESS = 3  # a setting this many times slower than the party's best is not tried again
 PARTIES = ["hocket", *PEERS]
 
 
@@ -161,16 +164,17 @@ class Group:
         return answer
 
     def best_drivers(self, case, size):
-        """Each party's fastest setting at this size: the least of two short tries, taken in turns."""
-        tries = [(d, []) for party in PARTIES for d in self.drivers[party].values()]
-        for _ in range(1 if size >= 4 * MIB else 2):
-            for driver, seen in tries:
-                seen.append(self.measure(driver, case, size, self.options.ms / 2, 2)["p50_us"])
-        best = {}
-        for driver, seen in tries:
-            if driver.party not in best or min(seen) < best[driver.party][1]:
-                best[driver.party] = (driver, min(seen))
-        chosen = {party: driver for party, (driver, _) in best.items()}
+        """Each party's fastest setting at this size: the median of short tries, taken in turns. Not the least, because
+        ranks that are not bound are sometimes lucky. A setting far behind after one try gets no other."""
+        chosen, tries = {}, {party: {d: [] for d in self.drivers[party].values()} for party in PARTIES}
+        for _ in range(1 if size >= 4 * MIB else 3):
+            for settings in tries.values():
+                leader = min((statistics.median(seen) for seen in settings.values() if seen), default=math.inf)
+                for driver, seen in settings.items():
+                    if not seen or statistics.median(seen) <= HOPELESS * leader:
+                        seen.append(self.measure(driver, case, size, self.options.ms / 2, 2)["p50_us"])
+        for party, settings in tries.items():
+            chosen[party] = min(settings, key=lambda driver: statistics.median(settings[driver]))
         # The floor is what Hocket can reach where Hocket runs.
         chosen["floor"] = self.drivers["floor"][chosen["hocket"].setting]
         return chosen
@@ -353,6 +357,9 @@ def parse(argv):
 
 def main(argv):
     options = parse(argv)
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # an exception, so that the drivers are ended on the way out
     begun = datetime.datetime.now(datetime.timezone.utc)
     # In memory, not on a disk: the ranks of MPI drivers meet in a file of it.
     scratch = tempfile.mkdtemp(prefix="hocket-bench-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)

@@ -34,8 +34,8 @@ class Hop:
         self.symbol, self.path = symbol, path
         self.name = symbol.split("::")[-1]
         self.returned = "called and returned" in rest
-        through = re.search(r"through ((?:`[\w:]+`(?:, | and )?)+)", rest)
-        self.through = re.findall(r"`([\w:]+)`", through[1]) if through else []
+        through = re.search(r"through ((?:`[\w:()]+`(?:, | and )?)+)", rest)
+        self.through = re.findall(r"`([\w:()]+)`", through[1]) if through else []
 
 
 def markdown_files():

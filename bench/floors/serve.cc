@@ -13,7 +13,8 @@ namespace {
 // Milliseconds a scheme gets when all are tried, and when the fastest few are.
 constexpr double kFirstHeat = 3;
 constexpr double kLastHeat = 6;
-constexpr size_t kFinalists = 3;
+constexpr size_t kFinalists = 4;
+constexpr size_t kControlBytes = (sizeof(hb_control) + 4095) / 4096 * 4096;  // the region follows, aligned
 
 struct Job {
   const ServeOptions* options;
@@ -116,7 +117,7 @@ int run_rank(int rank, void* context) {
   const int cpus = rk_usable_cpus(&o.pins);
   auto* control = static_cast<hb_control*>(job.shared);
   hb_rank self = hb_attach(control, rank, o.ranks, cpus);
-  Team team(rank, o.ranks, cpus, static_cast<char*>(job.shared) + sizeof(hb_control));
+  Team team(rank, o.ranks, cpus, static_cast<char*>(job.shared) + kControlBytes);
   Chooser chooser(&self, team, job);
   const hb_ops ops = chooser.ops();
   return hb_serve(&self, &ops, "floors");
@@ -132,8 +133,7 @@ int serve(const ServeOptions& options) {
     return 2;
   }
   if (options.tcp && (!tcp_connect(0, &job.tcp.plain) || !tcp_connect(4 << 20, &job.tcp.buffered))) return 1;
-  static_assert(sizeof(hb_control) % 128 == 0);
-  job.shared = mmap(nullptr, sizeof(hb_control) + kRegionBytes, PROT_READ | PROT_WRITE,
+  job.shared = mmap(nullptr, kControlBytes + kRegionBytes, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (job.shared == MAP_FAILED) {
     std::perror("floors: mmap of the shared region");

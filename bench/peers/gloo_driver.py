@@ -25,6 +25,8 @@ ROTATION = 37
 MAX_BATCH = 64
 BATCH_BYTES = 16384
 MAX_SAMPLES = 20000
+TRIALS = 4
+SAMPLE_US = 4000
 WARM_UP_S = 0.008
 OVERTIME = 20
 LINE = 64
@@ -32,18 +34,18 @@ UNDECIDED = 2**32 - 1
 
 
 class Control:
-    """The shared file of the ranks: a line each for two decisions of rank 0 and every rank's arrivals, then samples."""
+    """The shared file of the ranks: a line for each decision of rank 0 and each rank's arrivals, then samples."""
 
     def __init__(self, path, rank, ranks, crowded):
-        size = (2 + ranks) * LINE + ranks * MAX_SAMPLES * 8
+        size = (3 + ranks) * LINE + ranks * MAX_SAMPLES * 8
         with open(path, "r+b") as file:
             file.truncate(size)
             memory = mmap.mmap(file.fileno(), size)
         words = memoryview(memory).cast("I")
         self.words = words
-        self.first, self.last, self.arrived = 0, LINE // 4, 2 * LINE // 4
+        self.first, self.last, self.batch, self.arrived = (line * LINE // 4 for line in range(4))
         self.doubles = memoryview(memory).cast("d")
-        self.samples_at = (2 + ranks) * LINE // 8
+        self.samples_at = (3 + ranks) * LINE // 8
         self.rank, self.ranks, self.crowded = rank, ranks, crowded
         self.starts = 0
 
@@ -62,8 +64,9 @@ class Control:
         self.doubles[self.samples_at + self.rank * MAX_SAMPLES + number] = us
 
     def slowest(self, count):
+        """For each of the first samples, the time of the slowest rank."""
         rows = [self.samples_at + r * MAX_SAMPLES for r in range(self.ranks)]
-        return sorted(max(self.doubles[row + i] for row in rows) for i in range(count))
+        return [max(self.doubles[row + i] for row in rows) for i in range(count)]
 
 
 class Rank:
@@ -91,13 +94,16 @@ class Rank:
         times = (count + 2 * PATTERN) // PATTERN + 1
         return one.repeat(times), total.repeat(times)
 
-    def decide(self, round_number, begun, samples, command):
-        """Rank 0, before each start: sampling begins or ends with it."""
+    def decide(self, round_number, begun, samples, command, most):
+        """Rank 0, before each start: how many calls a sample has, whether sampling begins or ends with this start."""
         control, spent, following = self.control, time.monotonic() - begun, self.control.starts + 1
         if round_number == 0:
             control.words[control.first] = control.words[control.last] = UNDECIDED
+        elif round_number == TRIALS and most > 1:
+            fastest = max(0.01, min(control.slowest(TRIALS - 1)))
+            control.words[control.batch] = max(1, min(most, int(SAMPLE_US / fastest)))
         elif control.words[control.first] == UNDECIDED:
-            if round_number >= 2 and spent >= WARM_UP_S:
+            if round_number > (TRIALS if most > 1 else 0) and spent >= WARM_UP_S:
                 control.words[control.first] = following
                 return time.monotonic()
         else:
@@ -123,40 +129,45 @@ class Rank:
             "barrier": lambda b: dist.barrier(),
         }
         call = calls[name]
-        samples, round_number, begun = 0, 0, time.monotonic()
+        samples, round_number, begun, count_of_calls = 0, 0, time.monotonic(), 1
         while True:
             if name != "barrier" and (not hot or round_number == 0):
                 for i, b in enumerate(buffers):
-                    first = (round_number * batch + i + self.rank * ROTATION) % PATTERN
+                    first = (round_number * MAX_BATCH + i + self.rank * ROTATION) % PATTERN
                     if hot_zero:
                         b.zero_()
                     elif name == "all_reduce" or self.rank == 0:
                         b.copy_(inputs[first : first + count])
             if self.rank == 0:
-                begun = self.decide(round_number, begun, samples, command)
+                begun = self.decide(round_number, begun, samples, command, batch)
             control.start()
             if control.words[control.last] <= control.starts:
                 break
             warm = control.words[control.first] > control.starts
+            if round_number == TRIALS and batch > 1:
+                count_of_calls = control.words[control.batch]
+            used = buffers[:count_of_calls]
             t0 = time.perf_counter_ns()
-            for b in buffers:
+            for b in used:
                 call(b)
             t1 = time.perf_counter_ns()
+            if warm and round_number < TRIALS:
+                control.put_sample(round_number, (t1 - t0) * 1e-3)
             if not warm:
-                control.put_sample(samples, (t1 - t0) * 1e-3 / batch)
+                control.put_sample(samples, (t1 - t0) * 1e-3 / count_of_calls)
                 samples += 1
             if name != "barrier" and not hot:
-                self.check(buffers, expected, round_number, batch, count)
+                self.check(used, expected, round_number, count)
             round_number += 1
         if name != "barrier" and hot:
-            self.check(buffers, expected * 0 if hot_zero else expected, 0, batch, count)
-        worst = control.slowest(samples)
+            self.check(used, expected * 0 if hot_zero else expected, 0, count)
+        worst = sorted(control.slowest(samples))
         control.start()
-        return worst, batch
+        return worst, count_of_calls
 
-    def check(self, buffers, expected, round_number, batch, count):
+    def check(self, buffers, expected, round_number, count):
         for i, b in enumerate(buffers):
-            first = (round_number * batch + i) % PATTERN
+            first = (round_number * MAX_BATCH + i) % PATTERN
             if not self.torch.equal(b, expected[first : first + count]):
                 raise SystemExit(f"bench: wrong result on rank {self.rank}")
 
@@ -222,13 +233,17 @@ def start_rank(options, rank, pins, control, cpus):
     return subprocess.Popen(command, stdin=subprocess.PIPE, preexec_fn=prepare, env=environment, text=True)
 
 
+def give_up(directory):
+    shutil.rmtree(directory, ignore_errors=True)
+    os._exit(1)  # the ranks die with this process
+
+
 def watch(process, rank, directory):
     """Ends everything as soon as a rank fails: the others would wait for it."""
     status = process.wait()
     if status != 0:
         print(f"bench: Gloo rank {rank} ended with status {status}", file=sys.stderr)
-        shutil.rmtree(directory, ignore_errors=True)
-        os._exit(1)  # the other ranks die with this process
+        give_up(directory)
 
 
 def launch(options):
@@ -237,6 +252,7 @@ def launch(options):
     cpus = len(set(pins)) if pins else len(os.sched_getaffinity(0))
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     directory = tempfile.mkdtemp(prefix="hocket-bench-", dir=where)
+    signal.signal(signal.SIGTERM, lambda *_: give_up(directory))
     control = os.path.join(directory, "control")
     with open(control, "wb"):
         pass

@@ -7,11 +7,11 @@
  * and answers each with one line of JSON on standard output. End of input ends all ranks. Between commands every rank
  * sleeps in the kernel, so several drivers can be alive at once and take turns without disturbing each other.
  *
- * What a figure means. A sample is one batch of back-to-back calls: 64 for 8 bytes, 1 from 16 KiB up, each call on
- * buffers of its own. All ranks start a batch together (hb_start, not timed). Its time divided by the calls is a rank's
- * time; the largest over the ranks is the sample; p50 is the median of the samples. Between batches, untimed, every
- * input is rewritten and every output compared with its exact expected value; with "hot" the buffers stay untouched
- * and are compared once at the end. */
+ * What a figure means. A sample is one batch of back-to-back calls, each on buffers of its own: 64 calls for 8 bytes, 1
+ * from 16 KiB up, fewer where calls are so slow that a batch would take longer than HB_SAMPLE_US. All ranks start a
+ * batch together (hb_start, not timed). Its time divided by the calls is a rank's time; the largest over the ranks is
+ * the sample; p50 is the median of the samples. Between batches, untimed, every input is rewritten and every output
+ * compared with its exact expected value; with "hot" the buffers stay untouched and are compared once at the end. */
 #ifndef HOCKET_BENCH_MEASURE_H
 #define HOCKET_BENCH_MEASURE_H
 
@@ -39,6 +39,8 @@ enum {
   HB_ROTATION = 37,       /* the pattern of rank r starts r * HB_ROTATION floats later */
   HB_MAX_BATCH = 64,      /* calls in a sample, at most */
   HB_BATCH_BYTES = 16384, /* inputs of one sample, at most, where more than one call fits */
+  HB_TRIALS = 4,          /* single calls at first: how many fit a sample */
+  HB_SAMPLE_US = 4000,    /* a sample is to take no longer, unless one call does */
   HB_WARM_UP = 8,  /* milliseconds before the first sample: two ticks of the scheduler, to part ranks on one CPU */
   HB_OVERTIME = 20 /* a measurement ends after this many times its milliseconds, whatever min_samples says */
 };
@@ -65,6 +67,7 @@ typedef struct {
 typedef struct {
   hb_flag issued; /* commands issued so far: rank 0 writes, the others sleep on it */
   hb_flag first;  /* the start with which sampling begins, once rank 0 has decided; before, HB_UNDECIDED */
+  hb_flag batch;  /* calls in a sample, from round HB_TRIALS of the measurement on */
   hb_flag last;   /* the start at which it ends */
   hb_command command;
   char pad[64 - sizeof(hb_command) % 64];
@@ -218,7 +221,7 @@ static inline int hb_summarise(const hb_rank* r, int samples, int batch, hb_resu
   return 0;
 }
 
-/* The buffers of one measurement: `batch` inputs and outputs, `stride` floats apart. */
+/* The buffers of one measurement: inputs and outputs of `batch` calls, the most in a sample, `stride` floats apart. */
 typedef struct {
   float *in, *out;
   size_t count, stride;
@@ -254,9 +257,12 @@ static inline void hb_free_buffers(hb_buffers* b) {
   free(b);
 }
 
-static inline void hb_write_inputs(const hb_rank* r, const hb_command* c, hb_buffers* b, uint64_t sample) {
+/* The place of call `i` of a round in the patterns; every call of a measurement has another. */
+static inline uint64_t hb_place(uint64_t round, int i) { return round * (uint64_t)HB_MAX_BATCH + (uint64_t)i; }
+
+static inline void hb_write_inputs(const hb_rank* r, const hb_command* c, hb_buffers* b, uint64_t round) {
   for (int i = 0; i < b->batch; i++) {
-    const uint64_t first = sample * (uint64_t)b->batch + (uint64_t)i + (uint64_t)(r->rank * HB_ROTATION);
+    const uint64_t first = hb_place(round, i) + (uint64_t)(r->rank * HB_ROTATION);
     if (c->collective == HB_ALL_REDUCE) hb_write(b->in + (size_t)i * b->stride, b->tables.input, first, b->count);
     if (c->collective == HB_BROADCAST && r->rank == 0) {
       hb_write(b->out + (size_t)i * b->stride, b->tables.input, first, b->count);
@@ -264,12 +270,13 @@ static inline void hb_write_inputs(const hb_rank* r, const hb_command* c, hb_buf
   }
 }
 
-static inline int hb_read_outputs(const hb_rank* r, const hb_command* c, const hb_buffers* b, uint64_t sample) {
+/* Of the `calls` calls made in the round. */
+static inline int hb_read_outputs(const hb_rank* r, const hb_command* c, const hb_buffers* b, uint64_t round,
+                                  int calls) {
   if (c->collective == HB_BARRIER) return 0;
   const float* table = c->collective == HB_ALL_REDUCE ? b->tables.sum : b->tables.input;
-  for (int i = 0; i < b->batch; i++) {
-    const uint64_t first = sample * (uint64_t)b->batch + (uint64_t)i;
-    if (hb_compare(r, b->out + (size_t)i * b->stride, table, first, b->count) != 0) return 1;
+  for (int i = 0; i < calls; i++) {
+    if (hb_compare(r, b->out + (size_t)i * b->stride, table, hb_place(round, i), b->count) != 0) return 1;
   }
   return 0;
 }
@@ -309,17 +316,34 @@ static inline int hb_check_barrier(hb_rank* r, const hb_ops* ops) {
   return 0;
 }
 
-/* Rank 0, before each start: whether sampling begins or ends with it. Start numbers, not a phase, because a rank may
- * read this late, when rank 0 has gone on to decide about the next start. */
-static inline void hb_decide(hb_rank* r, const hb_command* c, uint64_t round, int samples, double* begun) {
+/* How many calls make a sample, from the trials whose times all ranks have left by now: all but the last. */
+static inline int hb_fitting(const hb_rank* r, int most) {
+  double fastest = 1e12;
+  for (int trial = 0; trial < HB_TRIALS - 1; trial++) {
+    double slowest = 0;
+    for (int p = 0; p < r->ranks; p++) {
+      if (r->control->samples[p][trial] > slowest) slowest = r->control->samples[p][trial];
+    }
+    if (slowest < fastest) fastest = slowest;
+  }
+  const double fit = (double)HB_SAMPLE_US / (fastest > 0.01 ? fastest : 0.01);
+  return fit < 1 ? 1 : fit < most ? (int)fit : most;
+}
+
+/* Rank 0, before each start: how many calls a sample has, whether sampling begins or ends with this start. Numbers of
+ * starts, not a phase, because a rank may read them late, when rank 0 has gone on to decide about the next start. */
+static inline void hb_decide(hb_rank* r, const hb_command* c, int most, uint64_t round, int samples, double* begun) {
   hb_control* control = r->control;
   const double spent = (hb_now_us() - *begun) * 1e-3;
   const uint32_t next = r->starts + 1;
+  const uint64_t trials = most > 1 ? HB_TRIALS : 1;
   if (round == 0) {
     __atomic_store_n(&control->first.value, HB_UNDECIDED, __ATOMIC_RELAXED);
     __atomic_store_n(&control->last.value, HB_UNDECIDED, __ATOMIC_RELAXED);
+  } else if (round == HB_TRIALS && most > 1) {
+    __atomic_store_n(&control->batch.value, (uint32_t)hb_fitting(r, most), __ATOMIC_RELAXED);
   } else if (control->first.value == HB_UNDECIDED) {
-    if (round < 2 || spent < (double)HB_WARM_UP) return;
+    if (round < trials || spent < (double)HB_WARM_UP) return;
     __atomic_store_n(&control->first.value, next, __ATOMIC_RELAXED);
     *begun = hb_now_us();
   } else if ((spent >= c->milliseconds && samples >= c->min_samples) || samples == HB_MAX_SAMPLES ||
@@ -337,23 +361,25 @@ static inline int hb_measure(hb_rank* r, const hb_ops* ops, const hb_command* c,
     return 1;
   }
   int bad = c->collective == HB_BARRIER && hb_check_barrier(r, ops) != 0;
-  int sample = 0;
+  int samples = 0, calls = 1;
   double begun = hb_now_us();
   for (uint64_t round = 0; !bad; round++) {
     if (!c->hot || round == 0) hb_write_inputs(r, c, b, round);
-    if (r->rank == 0) hb_decide(r, c, round, sample, &begun);
+    if (r->rank == 0) hb_decide(r, c, b->batch, round, samples, &begun);
     hb_start(r);
     if (__atomic_load_n(&r->control->last.value, __ATOMIC_RELAXED) <= r->starts) break;
     const int warm = __atomic_load_n(&r->control->first.value, __ATOMIC_RELAXED) > r->starts;
+    if (round == HB_TRIALS && b->batch > 1) calls = (int)__atomic_load_n(&r->control->batch.value, __ATOMIC_RELAXED);
     const double t0 = hb_now_us();
-    for (int i = 0; i < b->batch; i++) bad |= hb_call(ops, c, b, i);
+    for (int i = 0; i < calls; i++) bad |= hb_call(ops, c, b, i);
     const double t1 = hb_now_us();
-    if (!warm) r->control->samples[r->rank][sample++] = (t1 - t0) / b->batch;
+    if (warm && round < HB_TRIALS) r->control->samples[r->rank][round] = t1 - t0;
+    if (!warm) r->control->samples[r->rank][samples++] = (t1 - t0) / calls;
     if (bad) fprintf(stderr, "bench: a call of %" PRIu64 " bytes failed on rank %d\n", c->bytes, r->rank);
-    if (!bad && !c->hot) bad = hb_read_outputs(r, c, b, round);
+    if (!bad && !c->hot) bad = hb_read_outputs(r, c, b, round, calls);
   }
-  if (!bad && c->hot) bad = hb_read_outputs(r, c, b, 0);
-  if (!bad) bad = hb_summarise(r, sample, b->batch, result);
+  if (!bad && c->hot) bad = hb_read_outputs(r, c, b, 0, calls);
+  if (!bad) bad = hb_summarise(r, samples, calls, result);
   if (!bad) hb_start(r); /* no rank writes new samples before all have read these */
   hb_free_buffers(b);
   return bad;

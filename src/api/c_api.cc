@@ -5,11 +5,10 @@
 #include <string>
 
 #include "base/env.h"
-#include "bootstrap/unique_id.h"
 #include "comm/bringup.h"
 #include "comm/communicator.h"
 #include "hocket/hocket.h"
-#include "kernels/reduce_cpu.h"
+#include "base/types.h"
 
 // A handle. Its few bytes outlive hktCommDestroy on purpose, so that the use of a destroyed handle is an error and not a
 // crash; they stay linked to each other, so that leak checkers see them.
@@ -91,12 +90,12 @@ struct Buffers {
 };
 
 Status check_buffers(const char* function, const Buffers& b) {
-  if (!kernels::valid(b.type))
+  if (!valid(b.type))
     return error(hktInvalidArgument, "%s: type is %d, which is no hktDataType_t", function, static_cast<int>(b.type));
-  const size_t size = kernels::type_size(b.type);
+  const size_t size = type_size(b.type);
   if (b.count > static_cast<uint64_t>(INT64_MAX) / size)
     return error(hktInvalidArgument, "%s: count %llu of %s overflows 63 bits of bytes", function,
-                 static_cast<unsigned long long>(b.count), kernels::type_name(b.type));
+                 static_cast<unsigned long long>(b.count), type_name(b.type));
   if (b.count == 0) return {};
   if (b.sends) HKT_TRY(check_pointer(function, "sendbuf", b.send));
   HKT_TRY(check_pointer(function, "recvbuf", b.recv));
@@ -165,9 +164,9 @@ const char* hktGetLastError(void) { return last_error.c_str(); }
 hktResult_t hktGetTypeSize(hktDataType_t type, size_t* bytes) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_pointer("hktGetTypeSize", "bytes", bytes));
-    if (!kernels::valid(type))
+    if (!valid(type))
       return error(hktInvalidArgument, "hktGetTypeSize: type is %d, which is no hktDataType_t", static_cast<int>(type));
-    *bytes = kernels::type_size(type);
+    *bytes = type_size(type);
     return {};
   });
 }
@@ -263,7 +262,7 @@ hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDa
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktAllReduce", comm));
     HKT_TRY(check_buffers("hktAllReduce", {sendbuf, recvbuf, count, type, true}));
-    if (!kernels::valid(op))
+    if (!valid(op))
       return error(hktInvalidArgument, "hktAllReduce: op is %d, which is no hktRedOp_t", static_cast<int>(op));
     HKT_ASSIGN(const CallOptions o, call_options("hktAllReduce", options));
     return comm->comm->all_reduce(sendbuf, recvbuf, count, type, op, o);

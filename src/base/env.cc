@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -27,8 +28,9 @@ constexpr Variable kTable[] = {
     {"HOCKET_SHM", "memfd", "memfd, devshm, off",
      "Where shared memory comes from: anonymous memory passed over a Unix socket, or files in /dev/shm."},
     {"HOCKET_HOST_ID", "", "text of at most 128 bytes",
-     "Ranks with different values count as being on different hosts; by default the boot id and the network namespace."},
-    {"HOCKET_ALGO", "", "name of a plan (`hocket plan list`)",
+     "Ranks with different values count as being on different hosts; by default the boot id and the network "
+     "namespace."},
+    {"HOCKET_ALGO", "", "name of a plan, as `hocket plan show` takes it",
      "Takes this plan wherever it implements the collective, instead of the selection's choice."},
     {"HOCKET_SOCKET_IFNAME", "", "list such as eth,=ib0 or ^docker,lo",
      "Network interfaces to use: names that begin so, = for the exact name, a leading ^ for all others."},
@@ -134,7 +136,7 @@ Result<int64_t> get_seconds_ms(std::string_view name, int64_t fallback_ms) {
     return error(hktInvalidUsage, "environment variable %s is %s: set it to seconds, from 0.001 to %.0f",
                  std::string(name).c_str(), in_quotes(*text).c_str(), kYear);
   }
-  return static_cast<int64_t>(seconds * 1000 + 0.5);
+  return std::llround(seconds * 1000);
 }
 
 void warn_unknown() {

@@ -27,7 +27,8 @@ std::optional<std::string> get(std::string_view name);
 // A whole number within [low, high]; an error names the variable, the value found and the range.
 Result<int64_t> get_int(std::string_view name, int64_t fallback, int64_t low, int64_t high);
 // One of `choices`; an error lists them.
-Result<std::string> get_choice(std::string_view name, std::string_view fallback, std::span<const std::string_view> choices);
+Result<std::string> get_choice(std::string_view name, std::string_view fallback,
+                               std::span<const std::string_view> choices);
 // Seconds as a decimal number ("2.5"), in ms.
 Result<int64_t> get_seconds_ms(std::string_view name, int64_t fallback_ms);
 // Warns once per process for each HOCKET_* variable that is set but not in the table, with the nearest name.

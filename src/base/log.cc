@@ -23,7 +23,7 @@ struct SubsysName {
   const char* name;
   unsigned bits;
 };
-constexpr SubsysName kSubsystems[] = {{"INIT", 1}, {"COLL", 2}, {"NET", 4}, {"SHM", 8},
+constexpr SubsysName kSubsystems[] = {{"INIT", 1},  {"COLL", 2}, {"NET", 4},  {"SHM", 8},
                                       {"TUNE", 16}, {"ENV", 32}, {"ALL", ~0u}};
 
 bool same_word(std::string_view a, const char* b) {

@@ -1,5 +1,6 @@
-// Log lines: "host:pid rank/nranks LEVEL text". Level from HOCKET_DEBUG (WARN by default), subsystems from HOCKET_DEBUG_SUBSYS,
-// file from HOCKET_DEBUG_FILE (%h host, %p pid). Any thread; a line is one write. Never called on a steady-state path.
+// Log lines: "host:pid rank/nranks LEVEL text". Level from HOCKET_DEBUG (WARN by default), subsystems from
+// HOCKET_DEBUG_SUBSYS, file from HOCKET_DEBUG_FILE (%h host, %p pid). Any thread; a line is one write. Never called on
+// a steady-state path.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +24,10 @@ std::string host_name();
 bool log_enabled(LogLevel level, Subsys subsys);
 void log_write(LogLevel level, LogId id, const char* format, ...) __attribute__((format(printf, 3, 4)));
 
-#define HKT_LOG(level, subsys, id, ...)                                                            \
-  do {                                                                                             \
-    if (::hocket::log_enabled(::hocket::LogLevel::level, ::hocket::Subsys::subsys))                \
-      ::hocket::log_write(::hocket::LogLevel::level, id, __VA_ARGS__);                             \
+#define HKT_LOG(level, subsys, id, ...)                                             \
+  do {                                                                              \
+    if (::hocket::log_enabled(::hocket::LogLevel::level, ::hocket::Subsys::subsys)) \
+      ::hocket::log_write(::hocket::LogLevel::level, id, __VA_ARGS__);              \
   } while (0)
 #define HKT_WARN(subsys, id, ...) HKT_LOG(warn, subsys, id, __VA_ARGS__)
 #define HKT_INFO(subsys, id, ...) HKT_LOG(info, subsys, id, __VA_ARGS__)

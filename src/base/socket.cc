@@ -93,10 +93,9 @@ Error descriptor_error(const std::string& what) {
 
 Result<Family> socket_family() {
   static constexpr std::string_view kChoices[] = {"auto", "ipv4", "ipv6"};
-  Result<std::string> choice = env::get_choice("HOCKET_SOCKET_FAMILY", "auto", kChoices);
-  if (!choice) return std::move(choice.error());
-  if (*choice == "ipv4") return Family::v4;
-  return *choice == "ipv6" ? Family::v6 : Family::any;
+  HKT_ASSIGN(std::string choice, env::get_choice("HOCKET_SOCKET_FAMILY", "auto", kChoices));
+  if (choice == "ipv4") return Family::v4;
+  return choice == "ipv6" ? Family::v6 : Family::any;
 }
 
 Address::Address(const sockaddr* address, size_t size) {
@@ -205,8 +204,8 @@ std::optional<Address> Address::decode(std::string_view& bytes) {
   const bool v6 = bytes[0] == '\6';
   const size_t size = v6 ? 16 : 4;
   if (bytes.size() < 3 + size) return std::nullopt;
-  const auto port = static_cast<uint16_t>(static_cast<unsigned char>(bytes[1]) << 8 |
-                                          static_cast<unsigned char>(bytes[2]));
+  const auto port =
+      static_cast<uint16_t>(static_cast<unsigned char>(bytes[1]) << 8 | static_cast<unsigned char>(bytes[2]));
   Address address = wildcard(v6 ? Family::v6 : Family::v4, port);
   if (v6) {
     std::memcpy(&reinterpret_cast<sockaddr_in6&>(address.storage_).sin6_addr, bytes.data() + 3, size);
@@ -282,16 +281,17 @@ Result<std::vector<Address>> resolve(const HostPort& where, Family family) {
 }
 
 Result<Fd> listen_on(const Address& where, int backlog) {
-  Result<Fd> made = make_socket(where);
-  if (!made) return made;
-  const int fd = made->get();
+  HKT_ASSIGN(Fd made, make_socket(where));
+  const int fd = made.get();
   const int on = 1;
   // A port that a former job left in TIME_WAIT is free for us; one with a listener stays refused.
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (where.family() == Family::v6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   if (bind(fd, where.data(), where.size()) != 0 || listen(fd, backlog) != 0) {
     if (errno == EADDRINUSE) {
-      return error(hktInvalidUsage, "cannot listen on %s: the port is taken by another process: end it (`ss -ltnp` names it) or choose another port",
+      return error(hktInvalidUsage,
+                   "cannot listen on %s: the port is taken by another process: end it (`ss -ltnp` names it) or choose "
+                   "another port",
                    where.text().c_str());
     }
     if (errno == EACCES) {
@@ -321,9 +321,8 @@ Result<Fd> accept_on(int listener, Address* peer) {
 }
 
 Result<Fd> start_connect(const Address& to, const Address* source) {
-  Result<Fd> made = make_socket(to);
-  if (!made) return made;
-  const int fd = made->get();
+  HKT_ASSIGN(Fd made, make_socket(to));
+  const int fd = made.get();
   if (source != nullptr) {
     Address from = *source;
     from.set_port(0);
@@ -352,12 +351,10 @@ Status finish_connect(int fd, const Address& to) {
 }
 
 Result<Fd> connect_to(const Address& to, Deadline deadline, const Address* source) {
-  Result<Fd> made = start_connect(to, source);
-  if (!made) return made;
-  Result<bool> ready = wait_ready(made->get(), POLLOUT, deadline);
-  if (!ready) return std::move(ready.error());
-  if (!*ready) return error(hktTimeout, "cannot connect to %s: no answer before the deadline", to.text().c_str());
-  HKT_TRY(finish_connect(made->get(), to));
+  HKT_ASSIGN(Fd made, start_connect(to, source));
+  HKT_ASSIGN(const bool ready, wait_ready(made.get(), POLLOUT, deadline));
+  if (!ready) return error(hktTimeout, "cannot connect to %s: no answer before the deadline", to.text().c_str());
+  HKT_TRY(finish_connect(made.get(), to));
   return made;
 }
 
@@ -424,14 +421,12 @@ Result<bool> wait_ready(int fd, short events, Deadline deadline) {
 Status send_all(int fd, const void* data, size_t n, Deadline deadline) {
   const char* bytes = static_cast<const char*>(data);
   while (n > 0) {
-    Result<size_t> moved = send_some(fd, bytes, n);
-    if (!moved) return std::move(moved.error());
-    bytes += *moved;
-    n -= *moved;
-    if (*moved > 0) continue;
-    Result<bool> ready = wait_ready(fd, POLLOUT, deadline);
-    if (!ready) return std::move(ready.error());
-    if (!*ready) return error(hktTimeout, "cannot send: the other side took nothing before the deadline");
+    HKT_ASSIGN(const size_t moved, send_some(fd, bytes, n));
+    bytes += moved;
+    n -= moved;
+    if (moved > 0) continue;
+    HKT_ASSIGN(const bool ready, wait_ready(fd, POLLOUT, deadline));
+    if (!ready) return error(hktTimeout, "cannot send: the other side took nothing before the deadline");
   }
   return {};
 }
@@ -439,14 +434,12 @@ Status send_all(int fd, const void* data, size_t n, Deadline deadline) {
 Status recv_all(int fd, void* data, size_t n, Deadline deadline) {
   char* bytes = static_cast<char*>(data);
   while (n > 0) {
-    Result<size_t> moved = recv_some(fd, bytes, n);
-    if (!moved) return std::move(moved.error());
-    bytes += *moved;
-    n -= *moved;
-    if (*moved > 0) continue;
-    Result<bool> ready = wait_ready(fd, POLLIN, deadline);
-    if (!ready) return std::move(ready.error());
-    if (!*ready) return error(hktTimeout, "cannot receive: the other side sent nothing before the deadline");
+    HKT_ASSIGN(const size_t moved, recv_some(fd, bytes, n));
+    bytes += moved;
+    n -= moved;
+    if (moved > 0) continue;
+    HKT_ASSIGN(const bool ready, wait_ready(fd, POLLIN, deadline));
+    if (!ready) return error(hktTimeout, "cannot receive: the other side sent nothing before the deadline");
   }
   return {};
 }

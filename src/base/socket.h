@@ -52,8 +52,8 @@ Result<Family> socket_family();
 // An IPv4 or IPv6 address with its port. A value.
 class Address {
  public:
-  Address() = default;                           // no address
-  Address(const sockaddr* address, size_t size);  // no address when the family is another one
+  Address() = default;                                    // no address
+  Address(const sockaddr* address, size_t size);          // no address when the family is another one
   static Address loopback(Family family, uint16_t port);  // `family` is v4 or v6
   static Address wildcard(Family family, uint16_t port);  // the v6 one takes IPv6 only
 

@@ -53,9 +53,8 @@ class CallbackStore final : public Store {
         out.missing.push_back(static_cast<int>(i));
         continue;
       }
-      Result<std::string> value = read(name);
-      if (!value) return std::move(value.error());
-      out.values.push_back(std::move(*value));
+      HKT_ASSIGN(std::string value, read(name));
+      out.values.push_back(std::move(value));
     }
     if (!out.missing.empty()) out.values.clear();
     return out;
@@ -74,9 +73,7 @@ class CallbackStore final : public Store {
   static constexpr std::string_view kFailure = "failure";
 
   static std::string full(std::string_view key) { return "hocket/" + std::string(key); }
-  bool exists(const std::string& name) {
-    return callbacks_.wait(callbacks_.ctx, name.c_str(), kAskMs) == 0;
-  }
+  bool exists(const std::string& name) { return callbacks_.wait(callbacks_.ctx, name.c_str(), kAskMs) == 0; }
 
   std::optional<Error> published() {
     const std::string name = full(kFailure);
@@ -99,7 +96,8 @@ class CallbackStore final : public Store {
     for (int tries = 0; tries < 2; ++tries) {
       size_t size = value.size();
       if (const int rc = callbacks_.get(callbacks_.ctx, name.c_str(), value.data(), &size); rc != 0) {
-        return error(hktSystemError, "the get callback of the store returned %d for key %s", rc, in_quotes(name).c_str());
+        return error(hktSystemError, "the get callback of the store returned %d for key %s", rc,
+                     in_quotes(name).c_str());
       }
       const bool whole = size <= value.size();
       if (size > kMaxValue) break;

@@ -101,12 +101,13 @@ class FileStore final : public Store {
   uint64_t end_ = kHeaderSize;  // of what is parsed
   std::unordered_map<std::string, std::string> values_;
   std::map<int, std::string> joined_;  // rank -> "host h, process p"
+  size_t largest_ = 0;                 // number of ranks that any of them was told
   std::set<int> left_;
   std::optional<Error> failure_;
 };
 
 bool FileStore::set_lock(short type, off_t byte) {
-  struct flock range {};
+  struct flock range{};
   range.l_type = type;
   range.l_whence = SEEK_SET;
   range.l_start = byte;
@@ -116,7 +117,7 @@ bool FileStore::set_lock(short type, off_t byte) {
 
 // Whether another open file description holds a lock on one of the bytes.
 bool FileStore::anybody_alive(off_t from, off_t count) {
-  struct flock range {};
+  struct flock range{};
   range.l_type = F_WRLCK;
   range.l_whence = SEEK_SET;
   range.l_start = from;
@@ -149,18 +150,19 @@ Status FileStore::open_path() {
     if (errno == ELOOP) return error(hktInvalidUsage, "%s: it is a symbolic link: give the file itself", what.c_str());
     return descriptor_error(what);
   }
-  struct stat s {};
+  struct stat s{};
   if (fstat(fd_.get(), &s) != 0) return sys_error("cannot examine rendezvous file %s", in_quotes(path_).c_str());
   if (!S_ISREG(s.st_mode)) {
-    return error(hktInvalidUsage, "rendezvous file %s is no regular file: choose another path", in_quotes(path_).c_str());
+    return error(hktInvalidUsage, "rendezvous file %s is no regular file: choose another path",
+                 in_quotes(path_).c_str());
   }
   return {};
 }
 
 // Whether the path still names the file that is open.
 bool FileStore::is_current() const {
-  struct stat mine {};
-  struct stat there {};
+  struct stat mine{};
+  struct stat there{};
   return fstat(fd_.get(), &mine) == 0 && lstat(path_.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
          mine.st_ino == there.st_ino;
 }
@@ -180,8 +182,7 @@ Status FileStore::initialise() {
 
 Result<FileStore::Joined> FileStore::try_join() {
   HKT_TRY(open_path());
-  Result<Guard> guard = lock(deadline_);
-  if (!guard) return std::move(guard.error());
+  HKT_ASSIGN(const Guard guard, lock(deadline_));
   // The last rank of a former job may have removed the file between the two steps.
   if (!is_current()) return Joined::try_again;
 
@@ -190,7 +191,8 @@ Result<FileStore::Joined> FileStore::try_join() {
   if (n < 0) return sys_error("cannot read rendezvous file %s", in_quotes(path_).c_str());
   wire::Reader in(std::string_view(head, static_cast<size_t>(n)));
   if (n != 0 && in.raw(kMagic.size()) != kMagic) {
-    return error(hktInvalidUsage, "file %s exists and is no rendezvous file of Hocket: remove it or choose another path",
+    return error(hktInvalidUsage,
+                 "file %s exists and is no rendezvous file of Hocket: remove it or choose another path",
                  in_quotes(path_).c_str());
   }
   if (n == 0 || !anybody_alive(kRankBytes, kMaxRanks)) {
@@ -200,31 +202,38 @@ Result<FileStore::Joined> FileStore::try_join() {
     }
     HKT_TRY(initialise());
   } else if (in.u16() != kVersion) {
-    return error(hktInvalidUsage, "rendezvous file %s is in use by another version of Hocket: install the same version "
-                 "for all ranks", in_quotes(path_).c_str());
+    return error(hktInvalidUsage,
+                 "rendezvous file %s is in use by another version of Hocket: install the same version "
+                 "for all ranks",
+                 in_quotes(path_).c_str());
   }
 
   end_ = kHeaderSize;
   values_.clear();
   joined_.clear();
+  largest_ = 0;
   left_.clear();
   failure_.reset();
   HKT_TRY(refresh());
   // A rank that was here and is gone: the file is of a job that is ending, and this process of the next start.
   if (dead_rank() || (failure_ && !concerns_latecomers(failure_->code))) return Joined::try_again;
   if (anybody_alive(kRankBytes + rank_, 1)) {
-    const Error clash = error(hktInvalidUsage,
-                              "two processes say they are rank %d of %d: %s, and host %s, process %d: give each its own "
-                              "RANK, and each job its own file (%s)",
-                              rank_, nranks_, joined_[rank_].c_str(), host_name().c_str(), getpid(),
-                              in_quotes(path_).c_str());
+    const Error clash =
+        error(hktInvalidUsage,
+              "two processes say they are rank %d of %d: %s, and host %s, process %d: give each its own "
+              "RANK, and each job its own file (%s)",
+              rank_, nranks_, joined_[rank_].c_str(), host_name().c_str(), getpid(), in_quotes(path_).c_str());
     if (!failure_) HKT_TRY(append(Kind::fail, wire::pack_error(clash)));
     return clash;
   }
   if (joined_.count(rank_) != 0) return Joined::try_again;  // it left in good order: its job is nearly done
-  if (!set_lock(F_WRLCK, kRankBytes + rank_)) return sys_error("cannot lock rendezvous file %s", in_quotes(path_).c_str());
+  if (!set_lock(F_WRLCK, kRankBytes + rank_))
+    return sys_error("cannot lock rendezvous file %s", in_quotes(path_).c_str());
   member_ = true;
-  HKT_TRY(append(Kind::join, format("host %s, process %d", host_name().c_str(), getpid())));
+  HKT_TRY(append(Kind::join, wire::Writer()
+                                 .u32(static_cast<uint32_t>(nranks_))
+                                 .bytes(format("host %s, process %d", host_name().c_str(), getpid()))
+                                 .view()));
   if (failure_) return *failure_;
   return Joined::yes;
 }
@@ -274,14 +283,12 @@ Status FileStore::look_around() {
     return error(hktSystemError, "rendezvous file %s was removed or replaced during bring-up: leave it alone",
                  in_quotes(path_).c_str());
   }
-  Result<Guard> guard = lock(deadline_);
-  if (!guard) return std::move(guard.error());
+  HKT_ASSIGN(const Guard guard, lock(deadline_));
   HKT_TRY(refresh());
   const std::optional<int> rank = neighbour();
   if (failure_ || !rank || !dead(*rank)) return {};
-  return append(Kind::fail,
-                wire::pack_error(error(hktRemoteError, "rank %d of %d (%s) died or left during bring-up", *rank,
-                                       nranks_, joined_[*rank].c_str())));
+  return append(Kind::fail, wire::pack_error(error(hktRemoteError, "rank %d of %d (%s) died or left during bring-up",
+                                                   *rank, nranks_, joined_[*rank].c_str())));
 }
 
 // Parses what has been committed since the last time.
@@ -289,7 +296,7 @@ Status FileStore::refresh() {
   char bytes[8];
   if (pread(fd_.get(), bytes, sizeof bytes, kCommittedAt) != sizeof bytes) return damaged("it has no header");
   const uint64_t committed = wire::Reader(std::string_view(bytes, sizeof bytes)).u64();
-  struct stat s {};
+  struct stat s{};
   if (fstat(fd_.get(), &s) != 0) return sys_error("cannot examine rendezvous file %s", in_quotes(path_).c_str());
   if (committed < end_ || committed > kMaxFile || committed > static_cast<uint64_t>(s.st_size)) {
     // Without the mutex a network file system may show a header that is newer than the rest.
@@ -320,7 +327,9 @@ Status FileStore::parse(std::string_view log) {
     wire::Reader record(body);
     switch (kind) {
       case Kind::join:
-        joined_[static_cast<int>(rank)] = one_line(body, 200);
+        largest_ = std::max<size_t>(largest_, record.u32());
+        joined_[static_cast<int>(rank)] = one_line(record.bytes(), 200);
+        if (!record.done()) return damaged("a record does not parse");
         break;
       case Kind::leave:
         left_.insert(static_cast<int>(rank));
@@ -370,11 +379,11 @@ Status FileStore::put(std::string_view key, std::string_view value) {
     return error(hktInternalError, "a value of %zu bytes under %s is too long for bring-up (at most %zu)", value.size(),
                  in_quotes(key).c_str(), kMaxValue);
   }
-  Result<Guard> guard = lock(deadline_);
-  if (!guard) return std::move(guard.error());
+  HKT_ASSIGN(const Guard guard, lock(deadline_));
   HKT_TRY(refresh());
   if (failure_) return *failure_;
-  if (values_.count(std::string(key)) != 0) return error(hktInvalidUsage, "key %s exists already", in_quotes(key).c_str());
+  if (values_.count(std::string(key)) != 0)
+    return error(hktInvalidUsage, "key %s exists already", in_quotes(key).c_str());
   return append(Kind::put, wire::Writer().bytes(key).bytes(value).view());
 }
 
@@ -411,12 +420,11 @@ void FileStore::fail(const Error& failure) {
 Status FileStore::leave(Deadline deadline) {
   if (!member_) return {};
   member_ = false;
-  const auto all_left = [this]() { return left_.size() >= static_cast<size_t>(nranks_); };
+  const auto all_left = [this]() { return left_.size() >= largest_; };
   const Deadline linger = Deadline::in_ms(kLingerMs);
   const Deadline patience = Deadline::at(std::max(deadline.ns(), linger.ns()));
   {
-    Result<Guard> guard = lock(patience);
-    if (!guard) return std::move(guard.error());
+    HKT_ASSIGN(const Guard guard, lock(patience));
     HKT_TRY(refresh());
     HKT_TRY(append(Kind::leave, ""));
   }
@@ -425,8 +433,7 @@ Status FileStore::leave(Deadline deadline) {
     while (!all_left() && !linger.passed() && !deadline.passed() && refresh().ok()) pause_ms(5);
   }
   {
-    Result<Guard> guard = lock(patience);
-    if (!guard) return std::move(guard.error());
+    HKT_ASSIGN(const Guard guard, lock(patience));
     HKT_TRY(refresh());
     // After a failure some ranks never come: then the last one that is here tidies up.
     const bool last = all_left() || !anybody_alive(kRankBytes, kMaxRanks);

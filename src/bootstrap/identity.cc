@@ -85,25 +85,21 @@ Error absent(const char* name, const char* meaning, std::string_view url, const 
 
 Result<Identity> complete(std::string_view url, const Parameters& given, const Environment& environment) {
   Identity out;
-  const std::optional<Setting> size =
-      given.world_size ? given.world_size : from_environment(environment, "WORLD_SIZE");
+  const std::optional<Setting> size = given.world_size ? given.world_size : from_environment(environment, "WORLD_SIZE");
   const std::optional<Setting> rank = given.rank ? given.rank : from_environment(environment, "RANK");
   if (!rank) return absent("RANK", "the number of this process in its job", url, environment);
   if (!size) return absent("WORLD_SIZE", "the number of processes of the job", url, environment);
-  Result<int> n = whole_number(*size, 1, kMaxRanks);
-  if (!n) return std::move(n.error());
-  Result<int> r = whole_number(*rank, 0, kMaxRanks - 1);
-  if (!r) return std::move(r.error());
-  if (*r >= *n) {
-    return error(hktInvalidUsage, "%s is %d, but %s is %d: ranks go from 0 to %d", rank->origin.c_str(), *r,
-                 size->origin.c_str(), *n, *n - 1);
+  HKT_ASSIGN(const int n, whole_number(*size, 1, kMaxRanks));
+  HKT_ASSIGN(const int r, whole_number(*rank, 0, kMaxRanks - 1));
+  if (r >= n) {
+    return error(hktInvalidUsage, "%s is %d, but %s is %d: ranks go from 0 to %d", rank->origin.c_str(), r,
+                 size->origin.c_str(), n, n - 1);
   }
-  out.rank = *r;
-  out.nranks = *n;
+  out.rank = r;
+  out.nranks = n;
   if (const auto local = from_environment(environment, "LOCAL_RANK")) {
-    Result<int> l = whole_number(*local, 0, kMaxRanks - 1);
-    if (!l) return std::move(l.error());
-    out.local_rank = *l;
+    HKT_ASSIGN(const int l, whole_number(*local, 0, kMaxRanks - 1));
+    out.local_rank = l;
   }
   return out;
 }
@@ -132,15 +128,15 @@ Result<Parameters> parse_parameters(std::string_view query, std::string_view url
 
 Result<Identity> from_env_scheme(std::string_view url, const Environment& environment) {
   if (url != "env://") {
-    return error(hktInvalidArgument, "the URL %s does not parse: env:// takes nothing behind it", in_quotes(url).c_str());
+    return error(hktInvalidArgument, "the URL %s does not parse: env:// takes nothing behind it",
+                 in_quotes(url).c_str());
   }
   if (environment("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True")) {
     return error(hktInvalidUsage,
                  "this process was started by torchrun, whose store (it holds MASTER_PORT) is not supported yet: set "
                  "HOCKET_INIT=tcp://HOST-OF-RANK-0:PORT with a free port, or HOCKET_INIT=file:///SHARED/PATH");
   }
-  Result<Identity> out = complete(url, Parameters{}, environment);
-  if (!out) return out;
+  HKT_ASSIGN(Identity out, complete(url, Parameters{}, environment));
   const auto address = environment("MASTER_ADDR");
   if (!address) return absent("MASTER_ADDR", "the host of rank 0", url, environment);
   const auto port = environment("MASTER_PORT");
@@ -153,10 +149,11 @@ Result<Identity> from_env_scheme(std::string_view url, const Environment& enviro
   const bool bare_v6 = address->find(':') != std::string::npos && address->front() != '[';
   const std::string where = (bare_v6 ? "[" + *address + "]" : *address) + ":" + *port;
   if (const auto parsed = parse_host_port(where); !parsed) {
-    return error(hktInvalidUsage, "environment variable MASTER_ADDR is %s: set it to the host name or address of rank 0",
+    return error(hktInvalidUsage,
+                 "environment variable MASTER_ADDR is %s: set it to the host name or address of rank 0",
                  in_quotes(*address).c_str());
   }
-  out->url = "tcp://" + where;
+  out.url = "tcp://" + where;
   return out;
 }
 
@@ -231,7 +228,7 @@ Result<std::string> host_id() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   // Without /proc the host's name is the best there is.
   if (boot.empty() || boot.size() > 64) boot = host_name();
-  struct stat net {};
+  struct stat net{};
   if (stat("/proc/self/ns/net", &net) != 0) return boot;
   return boot + "/" + std::to_string(net.st_ino);
 }

@@ -59,17 +59,15 @@ Result<std::vector<Interface>> all_interfaces() {
 }
 
 Result<std::vector<Interface>> usable_interfaces() {
-  Result<Family> family = socket_family();
-  if (!family) return std::move(family.error());
-  Result<std::vector<Interface>> all = all_interfaces();
-  if (!all) return all;
+  HKT_ASSIGN(const Family family, socket_family());
+  HKT_ASSIGN(const std::vector<Interface> all, all_interfaces());
   const auto list = env::get("HOCKET_SOCKET_IFNAME");
   std::vector<Interface> out;
   std::vector<std::string> names;
-  for (const Interface& interface : *all) {
+  for (const Interface& interface : all) {
     if (std::find(names.begin(), names.end(), interface.name) == names.end()) names.push_back(interface.name);
     if (is_link_local(interface.address)) continue;
-    if (*family != Family::any && interface.address.family() != *family) continue;
+    if (family != Family::any && interface.address.family() != family) continue;
     if (list && !interface_matches(*list, interface.name)) continue;
     out.push_back(interface);
   }
@@ -81,10 +79,11 @@ Result<std::vector<Interface>> usable_interfaces() {
   if (out.empty()) {
     std::string seen;
     for (const std::string& name : names) seen += (seen.empty() ? "" : ", ") + name;
-    return error(hktInvalidUsage,
-                 "no network interface is left by HOCKET_SOCKET_IFNAME=%s and HOCKET_SOCKET_FAMILY=%s: this host has %s",
-                 in_quotes(list.value_or("")).c_str(), env::get("HOCKET_SOCKET_FAMILY").value_or("auto").c_str(),
-                 seen.empty() ? "none that is up" : seen.c_str());
+    return error(
+        hktInvalidUsage,
+        "no network interface is left by HOCKET_SOCKET_IFNAME=%s and HOCKET_SOCKET_FAMILY=%s: this host has %s",
+        in_quotes(list.value_or("")).c_str(), env::get("HOCKET_SOCKET_FAMILY").value_or("auto").c_str(),
+        seen.empty() ? "none that is up" : seen.c_str());
   }
   return out;
 }

@@ -16,8 +16,8 @@ struct Interface {
 
 // The addresses to be reached at, best first: those of interfaces that are up, as HOCKET_SOCKET_IFNAME and
 // HOCKET_SOCKET_FAMILY allow; without HOCKET_SOCKET_IFNAME bridges of containers and virtual machines (docker*, br-*,
-// virbr*, veth*) come last, loopback only if there is nothing else. IPv6 link-local addresses are left out. Never empty:
-// hktInvalidUsage if the variables leave nothing, with the interfaces there are.
+// virbr*, veth*) come last, loopback only if there is nothing else. IPv6 link-local addresses are left out. Never
+// empty: hktInvalidUsage if the variables leave nothing, with the interfaces there are.
 Result<std::vector<Interface>> usable_interfaces();
 
 // Every address of this host, of any interface. For the question "is this one of mine?".

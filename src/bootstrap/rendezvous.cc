@@ -144,8 +144,7 @@ Status Rendezvous::meet(uint32_t version) {
 Status Rendezvous::agree_on_job(uint32_t version) {
   if (rank_ == 0) {
     nonce_ = random_nonce();
-    Status put = store_->put(
-        kJob, wire::Writer().u32(version).u32(static_cast<uint32_t>(nranks_)).u64(nonce_).view());
+    Status put = store_->put(kJob, wire::Writer().u32(version).u32(static_cast<uint32_t>(nranks_)).u64(nonce_).view());
     if (!put.ok()) return publish(std::move(put.error()));
     return {};
   }

@@ -54,9 +54,16 @@ struct Connection {
 };
 
 struct Key {
-  std::optional<std::string> value;
+  bool exists = false;
+  std::string value;
   std::vector<Connection*> waiters;
 };
+
+// Ends it for the other side even if a child process holds a copy of the descriptor, as after a fork without exec.
+void end_connection(Fd& fd) {
+  if (fd) shutdown(fd.get(), SHUT_RDWR);
+  fd.reset();
+}
 
 std::string frame(Op op, std::string_view body) {
   return wire::Writer().u32(static_cast<uint32_t>(body.size() + 1)).u8(static_cast<uint8_t>(op)).raw(body).take();
@@ -76,6 +83,13 @@ class Loop {
 
   // Until the job is over, or the other end of `stop` is closed.
   void run(int stop) {
+    loop(stop);
+    close_listeners();
+    for (Connection& c : connections_) close(c);
+  }
+
+ private:
+  void loop(int stop) {
     while (!over()) {
       std::vector<pollfd> polled = {{stop, POLLIN, 0}};
       for (const Fd& listener : listeners_) polled.push_back({listener.get(), POLLIN, 0});
@@ -93,17 +107,16 @@ class Loop {
       }
       // Newcomers come last: accepting may drop a stranger that `order` points to.
       for (size_t i = 1; i < first && !listeners_.empty(); ++i) {
-        if (polled[i].revents != 0) accept_all(polled[i].fd);
+        if (polled[i].revents != 0) accept_some(polled[i].fd);
       }
       check_clock();
       connections_.remove_if([](const Connection& c) { return !c.fd; });
     }
   }
 
- private:
   bool over() const {
     if (joined_ == 0 || members_ > 0 || locals_ > 0) return false;
-    return !failure_ || told_.size() >= nranks_ || linger_.passed();
+    return !failure_ || told_.size() >= largest_ || linger_.passed();
   }
 
   int timeout_ms() const {
@@ -123,21 +136,23 @@ class Loop {
     c.greeting = Deadline::in_ms(options_.greeting_ms);
   }
 
-  void accept_all(int listener) {
-    for (;;) {
+  // Not too many at once: hellos that wait are read between, before their senders count as silent.
+  void accept_some(int listener) {
+    for (int i = 0; i < 32; ++i) {
       Address peer;
       Result<Fd> fd = accept_on(listener, &peer);
       if (!fd) {
         // Out of descriptors: strangers make room, or else the job cannot come up.
         if (!drop_oldest_stranger()) {
           fail(fd.error());
-          listeners_.clear();
+          close_listeners();
           return;
         }
         continue;
       }
       if (!*fd) return;
-      if (strangers() >= TcpServer::kMaxStrangers) drop_oldest_stranger();
+      // A rank may try all addresses at once.
+      if (strangers() >= TcpServer::kMaxStrangers + nranks_ * listeners_.size()) drop_oldest_stranger();
       add(std::move(*fd), peer.text());
     }
   }
@@ -160,10 +175,15 @@ class Loop {
 
   void close(Connection& c) {
     stop_waiting(c);
-    c.fd.reset();
+    end_connection(c.fd);
     if (c.member) --members_;
     if (c.local) --locals_;
     c.member = c.local = false;
+  }
+
+  void close_listeners() {
+    for (Fd& listener : listeners_) end_connection(listener);
+    listeners_.clear();
   }
 
   // The connection ended, or says nonsense. For a member that means death.
@@ -173,6 +193,7 @@ class Loop {
     const std::string peer = c.peer;
     drop(c, why.c_str());
     if (member) {
+      told_.insert(rank);  // nobody is left to be told
       fail(error(hktRemoteError, "rank %u of %u (%s) died or left during bring-up: %s", rank, nranks_, peer.c_str(),
                  why.c_str()));
     }
@@ -186,7 +207,7 @@ class Loop {
     for (Connection& c : connections_) {
       if (!c.waiting()) continue;
       stop_waiting(c);
-      reply_failed(c);
+      reply_failed(c, failure);
     }
   }
 
@@ -236,7 +257,9 @@ class Loop {
       c.state = Connection::State::refused;
     } else {
       if (nranks_ == 0) nranks_ = nranks;
-      if (connections_.size() > nranks_ + 2 * TcpServer::kMaxStrangers) return drop(c, "too many ranks connect");
+      largest_ = std::max({largest_, nranks_, nranks});
+      if (connections_.size() > nranks_ * (listeners_.size() + 1) + 2 * TcpServer::kMaxStrangers)
+        return drop(c, "too many ranks connect");
       c.rank = rank;
       c.state = Connection::State::open;
     }
@@ -291,15 +314,18 @@ class Loop {
     if (!in.done() || name.size() > Store::kMaxKey || value.size() > Store::kMaxValue) {
       return lose(c, "it sent a request that does not parse");
     }
-    if (failure_) return reply_failed(c);
+    if (failure_) return reply_failed(c, *failure_);
     Key& key = keys_[name];
-    if (key.value) return reply(c, Op::exists, "");
+    if (key.exists) return reply(c, Op::exists, "");
     stored_ += name.size() + value.size();
     if (stored_ > kMaxStored) {
-      fail(error(hktInternalError, "the ranks stored more than %zu MiB during bring-up", kMaxStored >> 20));
-      return reply_failed(c);
+      const Error full =
+          error(hktInternalError, "the ranks stored more than %zu MiB during bring-up", kMaxStored >> 20);
+      fail(full);
+      return reply_failed(c, full);
     }
-    key.value = std::string(value);
+    key.exists = true;
+    key.value = value;
     reply(c, Op::done, "");
     for (Connection* waiter : std::exchange(key.waiters, {})) {
       if (--waiter->absent == 0) reply_values(*waiter);
@@ -316,11 +342,11 @@ class Loop {
       if (names.back().size() > Store::kMaxKey) return lose(c, "it asked for a key that is too long");
     }
     if (!in.done() || names.empty()) return lose(c, "it sent a request that does not parse");
-    if (failure_) return reply_failed(c);
+    if (failure_) return reply_failed(c, *failure_);
     c.keys = std::move(names);
     for (const std::string& name : c.keys) {
       const auto key = keys_.find(name);
-      if (key != keys_.end() && key->second.value) continue;
+      if (key != keys_.end() && key->second.exists) continue;
       ++c.absent;
     }
     if (c.absent == 0) return reply_values(c);
@@ -331,7 +357,7 @@ class Loop {
     c.timeout = Deadline::in_ms(timeout);
     for (const std::string& name : c.keys) {
       Key& key = keys_[name];
-      if (!key.value) key.waiters.push_back(&c);
+      if (!key.exists) key.waiters.push_back(&c);
     }
   }
 
@@ -343,13 +369,13 @@ class Loop {
       if (key == keys_.end()) continue;
       std::vector<Connection*>& waiters = key->second.waiters;
       waiters.erase(std::remove(waiters.begin(), waiters.end(), &c), waiters.end());
-      if (!key->second.value && waiters.empty()) keys_.erase(key);
+      if (!key->second.exists && waiters.empty()) keys_.erase(key);
     }
   }
 
   void reply_values(Connection& c) {
     wire::Writer body;
-    for (const std::string& name : c.keys) body.bytes(*keys_[name].value);
+    for (const std::string& name : c.keys) body.bytes(keys_[name].value);
     reply(c, Op::values, body.view());
   }
 
@@ -357,15 +383,15 @@ class Loop {
     wire::Writer body;
     for (size_t i = 0; i < c.keys.size(); ++i) {
       const auto key = keys_.find(c.keys[i]);
-      if (key == keys_.end() || !key->second.value) body.u32(static_cast<uint32_t>(i));
+      if (key == keys_.end() || !key->second.exists) body.u32(static_cast<uint32_t>(i));
     }
     stop_waiting(c);
     reply(c, Op::missing, body.view());
   }
 
-  void reply_failed(Connection& c) {
+  void reply_failed(Connection& c, const Error& failure) {
     told_.insert(c.rank);
-    reply(c, Op::failed, wire::pack_error(*failure_));
+    reply(c, Op::failed, wire::pack_error(failure));
   }
 
   void reply(Connection& c, Op op, std::string_view body) {
@@ -397,10 +423,11 @@ class Loop {
   std::list<Connection> connections_;  // oldest first; addresses stay
   std::unordered_map<std::string, Key> keys_;
   size_t stored_ = 0;
-  uint32_t nranks_;      // if not given, as the first hello has it; the ranks themselves check that they agree
-  size_t locals_ = 0;    // connections from this process
-  size_t members_ = 0;   // here now
-  size_t joined_ = 0;    // ever
+  uint32_t nranks_;       // if not given, as the first hello has it; the ranks themselves check that they agree
+  uint32_t largest_ = 0;  // number of ranks that any hello had: so many may want to be told of an error
+  size_t locals_ = 0;     // connections from this process
+  size_t members_ = 0;    // here now
+  size_t joined_ = 0;     // ever
   std::optional<Error> failure_;
   std::set<uint32_t> told_;  // ranks that know of the failure
   Deadline linger_ = Deadline::never();
@@ -434,11 +461,9 @@ Result<std::unique_ptr<TcpServer>> TcpServer::start(std::vector<Fd> listeners, s
   Result<std::pair<Fd, Fd>> over = socket_pair();
   if (!over) return std::move(over.error());
   // `over` is closed when the thread drops what it captured.
-  Result<std::thread> thread = start_thread([loop = Loop(std::move(listeners), std::move(members), options),
-                                             stopped = std::move(stop->second),
-                                             closed_when_over = std::move(over->second)]() mutable {
-    loop.run(stopped.get());
-  });
+  Result<std::thread> thread =
+      start_thread([loop = Loop(std::move(listeners), std::move(members), options), stopped = std::move(stop->second),
+                    closed_when_over = std::move(over->second)]() mutable { loop.run(stopped.get()); });
   if (!thread) return std::move(thread.error());
   std::unique_ptr<TcpServer> server(new TcpServer);
   server->stop_ = std::move(stop->first);
@@ -450,8 +475,8 @@ Result<std::unique_ptr<TcpServer>> TcpServer::start(std::vector<Fd> listeners, s
 Status TcpServer::start_detached(std::vector<Fd> listeners, Options options) {
   Result<std::pair<Fd, Fd>> never = socket_pair();
   if (!never) return std::move(never.error());
-  Result<std::thread> thread = start_thread(
-      [loop = Loop(std::move(listeners), {}, options), stop = std::move(*never)]() mutable { loop.run(stop.second.get()); });
+  Result<std::thread> thread = start_thread([loop = Loop(std::move(listeners), {}, options),
+                                             stop = std::move(*never)]() mutable { loop.run(stop.second.get()); });
   if (!thread) return std::move(thread.error());
   thread->detach();
   return {};

@@ -1,7 +1,7 @@
 // The server of the TCP store: one thread with poll(), for the time of one bring-up.
 //
 // It holds the keys of one job and knows nothing of what they mean. Anybody may connect to its port: who does not send
-// a valid hello within Options::greeting_ms is dropped, at most kMaxStrangers wait at a time (the oldest makes room),
+// a valid hello within Options::greeting_ms is dropped, about kMaxStrangers wait at a time (the oldest makes room),
 // and a stranger costs the size of a hello. A rank counts as member from its first request on; a member whose
 // connection ends without a bye has died, which fails the job for all others.
 //
@@ -24,7 +24,7 @@ class TcpServer {
     uint32_t nranks = 0;     // 0: as the first hello has it
     int greeting_ms = 5000;  // time for a hello
   };
-  static constexpr size_t kMaxStrangers = 64;
+  static constexpr size_t kMaxStrangers = 128;  // and some per rank
 
   // Serves `listeners` (which may be none) and `members`: sockets whose other end is a client of this process.
   static Result<std::unique_ptr<TcpServer>> start(std::vector<Fd> listeners, std::vector<Fd> members, Options options);

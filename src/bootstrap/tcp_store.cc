@@ -25,8 +25,9 @@ constexpr int kGreetingMs = 5000;
 
 Deadline earlier(Deadline a, Deadline b) { return Deadline::at(std::min(a.ns(), b.ns())); }
 Deadline with_grace(Deadline deadline) {
-  return deadline.ns() > INT64_MAX - kGraceMs * int64_t{1'000'000} ? Deadline::never()
-                                                                   : Deadline::at(deadline.ns() + kGraceMs * int64_t{1'000'000});
+  return deadline.ns() > INT64_MAX - kGraceMs * int64_t{1'000'000}
+             ? Deadline::never()
+             : Deadline::at(deadline.ns() + kGraceMs * int64_t{1'000'000});
 }
 
 class TcpStore final : public Store {
@@ -39,10 +40,9 @@ class TcpStore final : public Store {
       return error(hktInternalError, "a value of %zu bytes under %s is too long for bring-up (at most %zu)",
                    value.size(), in_quotes(key).c_str(), kMaxValue);
     }
-    Result<Reply> reply = call(Op::put, wire::Writer().bytes(key).bytes(value).view(), with_grace(deadline_));
-    if (!reply) return std::move(reply.error());
-    if (reply->op == Op::done) return {};
-    if (reply->op == Op::exists) return error(hktInvalidUsage, "key %s exists already", in_quotes(key).c_str());
+    HKT_ASSIGN(Reply reply, call(Op::put, wire::Writer().bytes(key).bytes(value).view(), with_grace(deadline_)));
+    if (reply.op == Op::done) return {};
+    if (reply.op == Op::exists) return error(hktInvalidUsage, "key %s exists already", in_quotes(key).c_str());
     return nonsense();
   }
 
@@ -50,14 +50,13 @@ class TcpStore final : public Store {
     wire::Writer body;
     body.u32(static_cast<uint32_t>(deadline.left_ms())).u32(static_cast<uint32_t>(keys.size()));
     for (const std::string& key : keys) body.bytes(key);
-    Result<Reply> reply = call(Op::get, body.view(), with_grace(deadline));
-    if (!reply) return std::move(reply.error());
+    HKT_ASSIGN(Reply reply, call(Op::get, body.view(), with_grace(deadline)));
     Found out;
-    wire::Reader in(reply->body);
-    if (reply->op == Op::values) {
+    wire::Reader in(reply.body);
+    if (reply.op == Op::values) {
       while (in.ok() && in.left() > 0) out.values.emplace_back(in.bytes());
       if (in.done() && out.values.size() == keys.size()) return out;
-    } else if (reply->op == Op::missing) {
+    } else if (reply.op == Op::missing) {
       while (in.ok() && in.left() > 0) {
         const uint32_t index = in.u32();
         if (index >= keys.size() || out.missing.size() > keys.size()) return nonsense();
@@ -176,9 +175,9 @@ Status greet(int fd, const Address& to, const TcpMember& me, Deadline deadline) 
 }
 
 // One try of all addresses at once: the first that connects and greets wins. Some may be dead ends that never answer
-// (a bridge that exists on every host, an interface without a cable): after the first failure the rest get `patience_ms`.
-Result<Fd> connect_any(const std::vector<Address>& addresses, const TcpMember& me, int patience_ms,
-                       Deadline deadline) {
+// (a bridge that exists on every host, an interface without a cable): after the first failure the rest get
+// `patience_ms`.
+Result<Fd> connect_any(const std::vector<Address>& addresses, const TcpMember& me, int patience_ms, Deadline deadline) {
   struct Attempt {
     Address to;
     Fd fd;
@@ -221,8 +220,7 @@ Result<Fd> connect_any(const std::vector<Address>& addresses, const TcpMember& m
     }
     attempts = std::move(pending);
     if (!attempts.empty() && round.passed()) {
-      return last ? *std::move(last)
-                  : error(hktRemoteError, "no answer from %s", attempts.front().to.text().c_str());
+      return last ? *std::move(last) : error(hktRemoteError, "no answer from %s", attempts.front().to.text().c_str());
     }
   }
   return last ? *std::move(last) : error(hktRemoteError, "there is no address to connect to");
@@ -256,25 +254,22 @@ Result<Fd> connect_until(const AddressSource& source, const TcpMember& me, Deadl
 }
 
 Result<std::unique_ptr<Store>> join(const AddressSource& source, const TcpMember& me, Deadline deadline) {
-  Result<Fd> fd = connect_until(source, me, deadline);
-  if (!fd) return std::move(fd.error());
-  return std::unique_ptr<Store>(std::make_unique<TcpStore>(std::move(*fd), me, deadline, nullptr));
+  HKT_ASSIGN(Fd fd, connect_until(source, me, deadline));
+  return std::unique_ptr<Store>(std::make_unique<TcpStore>(std::move(fd), me, deadline, nullptr));
 }
 
 // See host_tcp_store.
-Result<std::vector<Address>> listening_addresses(const HostPort& where, Family family) {
-  Result<std::vector<Address>> named = resolve(where, family);
-  if (!named) return named;
-  Result<std::vector<Interface>> mine = all_interfaces();
-  if (!mine) return std::move(mine.error());
+Result<std::vector<Address>> listening_addresses(const HostPort& where, Family family, const TcpMember& me) {
+  HKT_ASSIGN(const std::vector<Address> named, resolve(where, family));
+  HKT_ASSIGN(const std::vector<Interface> mine, all_interfaces());
   std::vector<Address> out;
-  for (const Address& address : *named) {
+  for (const Address& address : named) {
     const auto same = [&](const Interface& i) {
       Address at_port = i.address;
       at_port.set_port(where.port);
       return at_port == address;
     };
-    const bool local = std::any_of(mine->begin(), mine->end(), same);
+    const bool local = std::any_of(mine.begin(), mine.end(), same);
     if (local || address.is_loopback() || address.is_wildcard()) out.push_back(address);
   }
   const bool loopback_wanted = where.host == "localhost" || out.empty() || out.front().host() == where.host;
@@ -282,7 +277,8 @@ Result<std::vector<Address>> listening_addresses(const HostPort& where, Family f
   const bool only_loopback = !out.empty() && std::all_of(out.begin(), out.end(), is_loopback);
   if (!out.empty() && (!only_loopback || loopback_wanted)) return out;
   if (out.empty()) {
-    HKT_WARN(init, (LogId{0, 0}), "rank 0 shall listen on %s, which is no address of this host: it listens on all",
+    HKT_WARN(init, (LogId{me.rank, me.nranks}),
+             "rank 0 shall listen on %s, which is no address of this host: it listens on all",
              in_quotes(where.host).c_str());
   }
   out.clear();
@@ -314,16 +310,14 @@ Result<std::vector<Fd>> listen_on_all(const std::vector<Address>& addresses) {
 Result<std::unique_ptr<Store>> host_tcp_store(const HostPort& where, const TcpMember& me, Deadline deadline) {
   std::vector<Fd> listeners;
   if (me.nranks > 1) {
-    Result<Family> family = socket_family();
-    if (!family) return std::move(family.error());
-    Result<std::vector<Address>> addresses = listening_addresses(where, *family);
-    if (!addresses) return std::move(addresses.error());
+    HKT_ASSIGN(const Family family, socket_family());
+    HKT_ASSIGN(const std::vector<Address> addresses, listening_addresses(where, family, me));
     // A former job may be closing the port right now, or a rank that tries to connect may hold it for a moment.
     const Deadline patience = earlier(deadline, Deadline::in_ms(500));
-    Result<std::vector<Fd>> made = listen_on_all(*addresses);
+    Result<std::vector<Fd>> made = listen_on_all(addresses);
     while (!made && made.error().code == hktInvalidUsage && !patience.passed()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      made = listen_on_all(*addresses);
+      made = listen_on_all(addresses);
     }
     if (!made) {
       if (made.error().code != hktInvalidUsage) return std::move(made.error());
@@ -341,16 +335,14 @@ Result<std::unique_ptr<Store>> host_tcp_store(const HostPort& where, const TcpMe
   TcpServer::Options options;
   options.nonce = me.nonce;
   options.nranks = static_cast<uint32_t>(me.nranks);
-  Result<std::unique_ptr<TcpServer>> server = TcpServer::start(std::move(listeners), std::move(members), options);
-  if (!server) return std::move(server.error());
+  HKT_ASSIGN(std::unique_ptr<TcpServer> server, TcpServer::start(std::move(listeners), std::move(members), options));
   HKT_TRY(greet(pair->first.get(), Address(), me, deadline));
-  return std::unique_ptr<Store>(std::make_unique<TcpStore>(std::move(pair->first), me, deadline, std::move(*server)));
+  return std::unique_ptr<Store>(std::make_unique<TcpStore>(std::move(pair->first), me, deadline, std::move(server)));
 }
 
 Result<std::unique_ptr<Store>> join_tcp_store(const HostPort& where, const TcpMember& me, Deadline deadline) {
-  Result<Family> family = socket_family();
-  if (!family) return std::move(family.error());
-  return join([&]() { return resolve(where, *family); }, me, deadline);
+  HKT_ASSIGN(const Family family, socket_family());
+  return join([&]() { return resolve(where, family); }, me, deadline);
 }
 
 Result<std::unique_ptr<Store>> join_tcp_store(const std::vector<Address>& where, const TcpMember& me,

@@ -29,24 +29,22 @@ uint64_t random_nonce() {
 }
 
 Status make_unique_id(hktUniqueId* id) {
-  Result<std::vector<Interface>> interfaces = usable_interfaces();
-  if (!interfaces) return std::move(interfaces.error());
+  HKT_ASSIGN(const std::vector<Interface> interfaces, usable_interfaces());
   TcpServer::Options options;
   options.nonce = random_nonce();
   std::vector<Fd> listeners;
   std::string addresses;
   std::optional<Error> failure;
   const std::string head = wire::Writer().raw(kMagic).u8(kVersion).u8(0).u64(options.nonce).take();
-  for (const Interface& interface : *interfaces) {
+  for (const Interface& interface : interfaces) {
     if (listeners.size() == kMaxAddresses) break;
     Result<Fd> listener = listen_on(interface.address);
     if (!listener) {
       failure = std::move(listener.error());
       continue;
     }
-    Result<Address> bound = local_address(listener->get());
-    if (!bound) return std::move(bound.error());
-    const std::string code = bound->encode();
+    HKT_ASSIGN(const Address bound, local_address(listener->get()));
+    const std::string code = bound.encode();
     if (head.size() + addresses.size() + code.size() > sizeof id->internal) continue;
     addresses += code;
     listeners.push_back(std::move(*listener));

@@ -22,7 +22,7 @@ enum class Shm : uint8_t { off, memfd, devshm };
 struct Member {
   std::string host;      // ranks with equal ids may share memory; trying tells
   uint64_t token = 0;    // of the process
-  uint32_t cpus = 1;     // usable by this rank
+  CpuShare cpus;         // usable by this rank
   uint64_t cache = 0;    // last-level cache, bytes
   Shm shm = Shm::memfd;  // HOCKET_SHM, off when the transport is tcp
   uint8_t fence = 0;     // registered for asymmetric fences
@@ -31,12 +31,12 @@ struct Member {
 
   std::string pack() const {
     Packer p;
-    p.text(host).put(token).put(cpus).put(cache).put(shm).put(fence).put(tcp_only).put(shm_only);
+    p.text(host).put(token).text(cpus.mask).put(cpus.quota).put(cache).put(shm).put(fence).put(tcp_only).put(shm_only);
     return p.bytes();
   }
   static bool unpack(const std::string& bytes, Member& c) {
     Unpacker u(bytes);
-    return u.text(c.host, 128) && u.get(c.token) && u.get(c.cpus) && u.get(c.cache) && u.get(c.shm) && u.get(c.fence) &&
+    return u.text(c.host, 128) && u.get(c.token) && u.text(c.cpus.mask, 4096) && u.get(c.cpus.quota) && u.get(c.cache) && u.get(c.shm) && u.get(c.fence) &&
            u.get(c.tcp_only) && u.get(c.shm_only) && u.done();
   }
 };
@@ -111,7 +111,7 @@ Status BringUp::exchange_members(const CommSettings& settings) {
     HKT_ASSIGN(card.host, host_id());
   }
   HKT_ASSIGN(card.token, process_token());
-  card.cpus = usable_cpus();
+  card.cpus = cpu_share();
   const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
   card.cache = cache > 0 ? static_cast<uint64_t>(cache) : 0;
   card.tcp_only = transport == "tcp";
@@ -244,19 +244,19 @@ Status BringUp::connect_tcp() {
 Result<std::unique_ptr<Communicator>> BringUp::finish(const CommSettings& settings) {
   parts_.facts.nranks = static_cast<uint32_t>(parts_.nranks);
   parts_.facts.slot_bytes = geometry_.slot_bytes;
-  std::map<std::string, std::pair<uint32_t, uint32_t>> hosts;  // ranks and CPUs of each
-  std::map<int, int> memories;                                 // groups that share memory, by their first rank
+  std::map<std::string, std::vector<CpuShare>> hosts;  // what each rank of a host may use
+  std::map<int, int> memories;                         // groups that share memory, by their first rank
   for (int r = 0; r < parts_.nranks; ++r) {
     const Member& c = members_[static_cast<size_t>(r)];
-    auto& [ranks, cpus] = hosts[c.host];
-    ++ranks;
-    cpus = std::max(cpus, c.cpus);
+    hosts[c.host].push_back(c.cpus);
     ++memories[shm_outcome_[static_cast<size_t>(r)].empty() ? group_of(r).front() : r];
     parts_.facts.cache_bytes = r == 0 ? c.cache : std::min(parts_.facts.cache_bytes, c.cache);
   }
-  for (const auto& [host, load] : hosts) parts_.facts.oversubscribed = parts_.facts.oversubscribed || load.first > load.second;
+  for (const auto& [host, shares] : hosts)
+    parts_.facts.oversubscribed = parts_.facts.oversubscribed || shares.size() > usable_cpus(shares);
   parts_.facts.hosts = static_cast<uint32_t>(memories.size());
-  std::tie(parts_.local_ranks, parts_.cpus) = hosts[mine().host];
+  parts_.local_ranks = static_cast<uint32_t>(hosts[mine().host].size());
+  parts_.cpus = usable_cpus(hosts[mine().host]);
   if (settings.timeout_ms) {
     parts_.timeout_ms = *settings.timeout_ms;
   } else {

@@ -8,6 +8,7 @@
 #include "base/deadline.h"
 #include "base/result.h"
 #include "bootstrap/rendezvous.h"
+#include "bootstrap/unique_id.h"
 #include "comm/communicator.h"
 
 namespace hocket {

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "base/types.h"
+#include "base/deadline.h"
 #include "kernels/reduce_cpu.h"
 #include "schedule/lower.h"
 
@@ -69,8 +71,8 @@ Status Communicator::all_reduce(const void* in, void* out, uint64_t count, hktDa
   call.in = in;
   call.out = out;
   call.elems = count;
-  call.elem_size = static_cast<uint32_t>(kernels::type_size(type));
-  call.fold = kernels::fold_kernel(type, op).temporal;
+  call.elem_size = static_cast<uint32_t>(type_size(type));
+  call.fold = kernels::fold_kernel(type, op);
   if (op == hktAvg) call.divisor = static_cast<uint32_t>(parts_.nranks);
   return run(record, call, options);
 }
@@ -86,7 +88,7 @@ Status Communicator::broadcast(const void* in, void* out, uint64_t count, hktDat
   call.in = in;
   call.out = out;
   call.elems = count;
-  call.elem_size = static_cast<uint32_t>(kernels::type_size(type));
+  call.elem_size = static_cast<uint32_t>(type_size(type));
   return run(record, call, options);
 }
 
@@ -118,10 +120,17 @@ Status Communicator::run(CallRecord& record, Call& call, const CallOptions& opti
   record.signature = signature(record, parts_.epoch);
   call.signature = record.signature;
   call.round_elems = round_elems(plan.info, call.elem_size, choice.message_bytes);
-  call.out_stores = choice.out_stores;
+  call.out_stores = choice.stream_out ? kernels::Stores::streaming : kernels::Stores::temporal;
   watch_.begin(record, options.timeout_ms != HKT_UNDEFINED ? options.timeout_ms : parts_.timeout_ms, options.label);
   for (const auto& t : parts_.transports) t->announce(record);
-  return engine_.run(plan, call);
+  if (!choice.learn_stores) return engine_.run(plan, call);
+
+  select::StoreLearner& learner = learners_[record.collective][select::bucket(call.elems * call.elem_size)];
+  if (learner.next()) call.slot_stores = kernels::Stores::streaming;
+  const int64_t start = now_ns();
+  HKT_TRY(engine_.run(plan, call));
+  learner.took(now_ns() - start);
+  return {};
 }
 
 Status Communicator::bind(const CatalogEntry& planner, uint32_t root) {

@@ -2,6 +2,7 @@
 // async_error() from any thread.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -14,6 +15,7 @@
 #include "comm/parts.h"
 #include "comm/watch.h"
 #include "engine/engine.h"
+#include "select/learn_stores.h"
 #include "select/select.h"
 
 namespace hocket {
@@ -63,6 +65,7 @@ class Communicator {
   Waiter waiter_;
   Engine engine_;
   const select::Table table_;
+  std::array<std::array<select::StoreLearner, select::kBuckets>, select::kCollectives> learners_{};
   uint64_t seq_ = 0;
   std::atomic_flag in_call_ = ATOMIC_FLAG_INIT;
   // Links by (peer, tag), made on first use; nodes of a map stay where they are.

@@ -5,12 +5,13 @@
 
 #include "algorithms/catalog.h"
 #include "base/deadline.h"
-#include "kernels/reduce_cpu.h"
+#include "base/types.h"
 
 namespace hocket {
 namespace {
 
 constexpr int64_t kWarnAfter = 10'000'000'000;      // ns of waiting
+constexpr int64_t kSecondWord = 500'000'000;       // ns after a deadline for ranks that know more to speak first
 constexpr int64_t kDiagnoseFor = 1'000'000'000;     // ns to collect the calls of all ranks before naming the odd one out
 
 void nap(int64_t ns) {
@@ -33,11 +34,11 @@ std::string ranks(const std::vector<int>& list) {
 
 std::string describe(const CallRecord& call) {
   const auto collective = static_cast<Collective>(call.collective);
-  const char* type = kernels::type_name(static_cast<hktDataType_t>(call.type));
+  const char* type = type_name(static_cast<hktDataType_t>(call.type));
   switch (collective) {
     case Collective::all_reduce:
       return format("all_reduce(count %llu, %s, %s)", static_cast<unsigned long long>(call.count), type,
-                    kernels::op_name(static_cast<hktRedOp_t>(call.op)));
+                    op_name(static_cast<hktRedOp_t>(call.op)));
     case Collective::broadcast:
       return format("broadcast(count %llu, %s, root %u)", static_cast<unsigned long long>(call.count), type, call.root);
     case Collective::barrier: return "barrier()";
@@ -81,6 +82,8 @@ Status Watch::look() {
   for (const auto& t : parts_.transports)
     if (t->pumped()) t->progress();
   if (auto f = find_fault()) return fail(*f);
+  // A call that had nothing to wait for (a broadcast's root) may have been one that the others did not make.
+  if (call_.seq != 0 && mismatch_seen({})) return fail(diagnose_mismatch({}));
   return {};
 }
 
@@ -123,25 +126,40 @@ Status Watch::check(const Waiting& waiting) {
              label_ != nullptr ? ": " : "", describe(call_).c_str(), static_cast<unsigned long long>(call_.seq),
              waited_for(blocked).c_str());
   }
-  if (timeout_ms_ >= 0 && waited / 1'000'000 >= timeout_ms_)
-    return fail({hktTimeout, blocked.peers.empty() ? -1 : blocked.peers.front(), call_.seq,
-                 format("%s, call %llu on rank %d, timed out after %lld ms waiting for %s", describe(call_).c_str(),
-                        static_cast<unsigned long long>(call_.seq), parts_.rank, static_cast<long long>(timeout_ms_),
-                        waited_for(blocked).c_str())});
-  return {};
+  if (timeout_ms_ < 0 || waited / 1'000'000 < timeout_ms_) return {};
+  // Whoever waits for a rank that is late itself gives others, who may know the one that all wait for, the first word.
+  const std::vector<int> late = not_called(blocked);
+  if (late.empty() && !blocked.peers.empty() && waited < timeout_ms_ * 1'000'000 + kSecondWord) return {};
+  return fail({hktTimeout, late.empty() ? -1 : late.front(), call_.seq,
+               format("%s, call %llu on rank %d, timed out after %lld ms waiting for %s", describe(call_).c_str(),
+                      static_cast<unsigned long long>(call_.seq), parts_.rank, static_cast<long long>(timeout_ms_),
+                      waited_for(blocked).c_str())});
+}
+
+// The ranks that hold everybody up, as far as this rank knows: those that have announced something and not yet this call, and
+// those waited for that have announced nothing.
+std::vector<int> Watch::not_called(const Blocked& blocked) const {
+  std::vector<int> late;
+  for (int p = 0; p < parts_.nranks; ++p) {
+    const Transport* t = parts_.route[static_cast<size_t>(p)];
+    if (t == nullptr) continue;
+    const auto last = t->announced(p, 0);
+    const bool waited = std::binary_search(blocked.peers.begin(), blocked.peers.end(), p);
+    if (last ? last->seq < call_.seq : waited) late.push_back(p);
+  }
+  return late;
 }
 
 std::string Watch::waited_for(const Blocked& blocked) const {
   if (blocked.peers.empty()) return "its own data to leave";
-  std::string text = ranks(blocked.peers);
-  for (const int p : blocked.peers) {
-    const Transport* t = parts_.route[static_cast<size_t>(p)];
-    if (t == nullptr) continue;
-    const auto last = t->announced(p, 0);
-    text += last ? format("; rank %d's last call is %llu, %s", p, static_cast<unsigned long long>(last->seq),
-                          describe(*last).c_str())
+  const std::vector<int> late = not_called(blocked);
+  if (late.empty()) return ranks(blocked.peers) + ", which made the same call";
+  std::string text = ranks(late);
+  for (const int p : late) {
+    const auto last = parts_.route[static_cast<size_t>(p)]->announced(p, 0);
+    text += last ? format("; rank %d's last call is %llu, %s", p, static_cast<unsigned long long>(last->seq), describe(*last).c_str())
                  : format("; rank %d has called nothing yet", p);
-    if (text.size() > 150) break;  // a fault carries 200 bytes to the other ranks
+    if (text.size() > 100) break;  // a fault carries 200 bytes to the other ranks
   }
   return text;
 }

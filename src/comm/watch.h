@@ -49,6 +49,7 @@ class Watch final : public Supervisor {
   bool mismatch_seen(const Blocked& blocked) const;
   Fault diagnose_mismatch(const Blocked& blocked);
   std::optional<CallRecord> record_of(int peer) const;
+  std::vector<int> not_called(const Blocked& blocked) const;
   std::string waited_for(const Blocked& blocked) const;
 
   Parts& parts_;

@@ -53,7 +53,7 @@ class Run final : public Waiting {
   uint64_t message_bytes(const Step& s, uint32_t round) const;
   unsigned char* at(Buf b, uint64_t offset) const;
   void make(const Step& s, uint64_t offset, Span src, Span dst);
-  void move(uint32_t operands, uint32_t targets, uint64_t bytes, kernels::Stores first_stores, uint32_t divisor);
+  void move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor);
 
   Engine& engine_;
   const BoundPlan& plan_;
@@ -151,34 +151,40 @@ void Run::make(const Step& s, uint64_t offset, Span src, Span dst) {
   }
   if (local != nullptr && s.self >= s.nrecv) operand[operands++] = local;
 
-  unsigned char** target = engine_.targets_.data();
+  Target* target = engine_.targets_.data();
   uint32_t targets = 0;
-  kernels::Stores stores = kernels::Stores::temporal;
+  // What is copied on from the first target must stay in the cache; the last write of the output need not.
   if (s.has(kStore)) {
-    target[targets++] = at(s.dst_buf(), dst.offset);
-    if (s.dst_buf() == Buf::out && s.nsend == 0) stores = call_.out_stores;
+    const bool last = s.dst_buf() == Buf::out && s.nsend == 0;
+    target[targets++] = {at(s.dst_buf(), dst.offset), last ? call_.out_stores : kernels::Stores::temporal};
   }
-  for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) target[targets++] = plan_.out[s.send + k]->push_begin(bytes_) + offset;
-  if (targets != 0) move(operands, targets, src.bytes, stores, s.has(kPost) ? call_.divisor : 1);
+  for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k)
+    target[targets++] = {plan_.out[s.send + k]->push_begin(bytes_) + offset, call_.slot_stores};
+  if (targets != 0) move(operands, targets, src.bytes, s.has(kPost) ? call_.divisor : 1);
 }
 
-void Run::move(uint32_t operands, uint32_t targets, uint64_t bytes, kernels::Stores first_stores, uint32_t divisor) {
+void Run::move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor) {
   const void** operand = engine_.operands_.data();
-  unsigned char** target = engine_.targets_.data();
+  Target* target = engine_.targets_.data();
   const bool folds = operands > 1 || divisor > 1;
+  // A copy has its source in the cache for every target; a fold makes its first target the source of the others.
+  const kernels::Stores first = targets > 1 && folds ? kernels::Stores::temporal : target[0].stores;
   const uint64_t tile = targets == 1 ? bytes : kTile;
   for (uint64_t left = bytes; left != 0;) {
     const uint64_t n = std::min(left, tile);
+    const void* made = operand[0];
     if (folds) {
-      call_.fold(target[0], operand, operands, n / call_.elem_size, divisor);
-    } else if (target[0] != operand[0]) {
-      kernels::copy(target[0], operand[0], n, first_stores);
+      const kernels::FoldFn fold = first == kernels::Stores::streaming ? call_.fold.streaming : call_.fold.temporal;
+      fold(target[0].to, operand, operands, n / call_.elem_size, divisor);
+      made = target[0].to;
+    } else if (target[0].to != made) {
+      kernels::copy(target[0].to, made, n, first);
     }
-    for (uint32_t k = 1; k < targets; ++k) kernels::copy(target[k], target[0], n, kernels::Stores::temporal);
+    for (uint32_t k = 1; k < targets; ++k) kernels::copy(target[k].to, made, n, target[k].stores);
     left -= n;
     if (left == 0) break;
     for (uint32_t k = 0; k < operands; ++k) operand[k] = static_cast<const unsigned char*>(operand[k]) + n;
-    for (uint32_t k = 0; k < targets; ++k) target[k] += n;
+    for (uint32_t k = 0; k < targets; ++k) target[k].to += n;
   }
 }
 

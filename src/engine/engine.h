@@ -36,8 +36,15 @@ struct Call {
   uint32_t elem_size = 1;
   uint32_t signature = 0;  // of this call, in every message's tag
   uint32_t divisor = 1;    // post operation: the result is divided by it
-  kernels::FoldFn fold = nullptr;                          // null for collectives that do not reduce
-  kernels::Stores out_stores = kernels::Stores::temporal;  // for `out` only; slots are read soon
+  kernels::Kernel fold;    // nulls for collectives that do not reduce
+  kernels::Stores out_stores = kernels::Stores::temporal;   // for the last write of the output
+  kernels::Stores slot_stores = kernels::Stores::temporal;  // for what a peer reads
+};
+
+// Where a step's value goes.
+struct Target {
+  unsigned char* to;
+  kernels::Stores stores;
 };
 
 // What the engine has executed, when asked to keep it: one entry per step.
@@ -64,7 +71,7 @@ class Engine {
   Waiter& waiter_;
   std::vector<Cursor> cursors_;
   std::vector<const void*> operands_;
-  std::vector<unsigned char*> targets_;
+  std::vector<Target> targets_;
   struct alignas(64) Line {
     unsigned char bytes[64];
   };

@@ -53,22 +53,39 @@ double quota_cpus() {
 
 }  // namespace
 
-uint32_t usable_cpus() {
+CpuShare cpu_share() {
+  CpuShare share;
   cpu_set_t set;
   CPU_ZERO(&set);
-  const int affinity = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return static_cast<uint32_t>(std::max(1.0, std::floor(std::min<double>(affinity, quota_cpus()))));
+  if (sched_getaffinity(0, sizeof set, &set) == 0) share.mask.assign(reinterpret_cast<const char*>(&set), sizeof set);
+  share.quota = quota_cpus();
+  return share;
+}
+
+uint32_t usable_cpus(const std::vector<CpuShare>& shares) {
+  cpu_set_t all, one;
+  CPU_ZERO(&all);
+  double quota = 1e9;
+  for (const CpuShare& s : shares) {
+    quota = std::min(quota, s.quota);
+    if (s.mask.size() != sizeof one) continue;
+    std::memcpy(&one, s.mask.data(), sizeof one);
+    CPU_OR(&all, &all, &one);
+  }
+  return static_cast<uint32_t>(std::max(1.0, std::floor(std::min<double>(CPU_COUNT(&all), quota))));
 }
 
 WaitPolicy wait_policy(uint32_t ranks, uint32_t cpus) {
-  // A CPU of one's own: the awaited store comes within a cache-line exchange or within a copy of some 100 us.
-  if (ranks <= cpus) return {20'000, 1'000'000};
+  // A CPU of one's own: the awaited store comes within a cache-line exchange. Later a yield costs little when nobody else wants
+  // the CPU, and saves everything when somebody does after all.
+  if (ranks <= cpus) return {2'000, 1'000'000};
   // Shared: whoever is waited for may need this very CPU.
   return {20, 500'000};
 }
 
-Waiter::Waiter(WaitPolicy policy, Doorbell& bell, Fence fence, std::vector<Transport*> transports, Supervisor& supervisor)
-    : policy_(policy), bell_(bell), fence_(fence), supervisor_(supervisor) {
+Waiter::Waiter(WaitPolicy policy, Doorbell& bell, Fence fence, const std::vector<Transport*>& transports,
+               Supervisor& supervisor)
+    : policy_(policy), spins_(policy.spins), bell_(bell), fence_(fence), supervisor_(supervisor) {
   for (Transport* t : transports) {
     if (t->pumped())
       pumps_.push_back(t);
@@ -76,6 +93,7 @@ Waiter::Waiter(WaitPolicy policy, Doorbell& bell, Fence fence, std::vector<Trans
       shares_memory_ = true;
   }
   pumped_ = !pumps_.empty();
+  if (pumped_) spins_ = std::min(spins_, kPumpSpins);
 }
 
 bool Waiter::flushed() const {

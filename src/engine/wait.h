@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -18,8 +19,14 @@ struct WaitPolicy {
 };
 // `ranks` on this host that share `cpus` usable CPUs.
 WaitPolicy wait_policy(uint32_t ranks, uint32_t cpus);
-// CPUs this process may use: affinity mask and cgroup CPU quota (v2 and v1), at least 1.
-uint32_t usable_cpus();
+// What a process may use: its affinity mask (a cpu_set_t's bytes) and its control group's quota in CPUs (v2 and v1; large: none).
+struct CpuShare {
+  std::string mask;
+  double quota = 1;
+};
+CpuShare cpu_share();
+// CPUs that processes of one host may use together, at least 1: ranks bound to a CPU each have as many as they are.
+uint32_t usable_cpus(const std::vector<CpuShare>& shares);
 
 // What a blocked call waits for, worked out on the cold path only.
 struct Blocked {
@@ -44,12 +51,12 @@ class Supervisor {
 
 class Waiter {
  public:
-  Waiter(WaitPolicy policy, Doorbell& bell, Fence fence, std::vector<Transport*> transports, Supervisor& supervisor);
+  Waiter(WaitPolicy policy, Doorbell& bell, Fence fence, const std::vector<Transport*>& transports, Supervisor& supervisor);
 
   // Returns when waiting.poll() has been true once, or with the supervisor's error.
   template <class W>
   Status wait(W& waiting) {
-    for (uint32_t i = 0; i < policy_.spins; ++i) {
+    for (uint32_t i = 0; i < spins_; ++i) {
       if (pumped_) progress();
       if (waiting.poll()) return {};
     }
@@ -67,7 +74,11 @@ class Waiter {
   Status wait_slowly(Waiting& waiting);
   void sleep(uint32_t armed);
 
-  WaitPolicy policy_;
+  // A poll of a pump is a system call, a hundred times as long as a look at memory.
+  static constexpr uint32_t kPumpSpins = 200;
+
+  const WaitPolicy policy_;
+  uint32_t spins_;
   Doorbell& bell_;
   Fence fence_;
   std::vector<Transport*> pumps_;  // of the communicator's transports, those with a pump

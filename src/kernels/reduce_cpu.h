@@ -42,12 +42,4 @@ void copy(void* dst, const void* src, uint64_t bytes, Stores stores);
 // The instruction set that fold_kernel and copy use, by Highway's name ("AVX2", "NEON").
 [[nodiscard]] const char* simd_target();
 
-// Facts about types and operations; names are those of nccl-tests ("half", "sum"), size 0 and "invalid" for invalid
-// values.
-[[nodiscard]] bool valid(hktDataType_t type);
-[[nodiscard]] bool valid(hktRedOp_t op);
-[[nodiscard]] size_t type_size(hktDataType_t type);
-[[nodiscard]] const char* type_name(hktDataType_t type);
-[[nodiscard]] const char* op_name(hktRedOp_t op);
-
 }  // namespace hocket::kernels

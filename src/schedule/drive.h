@@ -49,7 +49,7 @@ HKT_HD constexpr bool step_ready(const Source& source, const Step& s, Cursor& c,
 template <class Source, class Machine>
 HKT_HD constexpr bool run_lane(const Source& source, Cursor& c, uint32_t rounds, Machine& m) {
   const uint32_t steps = source.steps(c.lane);
-  for (; c.round < rounds; ++c.round, c.step = 0) {
+  for (; c.round != rounds; ++c.round, c.step = 0) {
     for (; c.step < steps; ++c.step) {
       const Step& s = source.step(c.lane, c.step);
       if (!step_ready(source, s, c, m)) return false;

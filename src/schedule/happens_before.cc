@@ -59,7 +59,7 @@ void HappensBefore::begin(const Step& s, const Cursor& c) {
   }
   for (uint32_t k = 0; k < s.nsend; ++k) {
     const uint32_t link = w.out[w.first_out[rank_] + s.send + k];
-    const Link& l = w.links[link];
+    const PlanLink& l = w.links[link];
     if (!lowering_) continue;
     const uint32_t pushed = network_.flow(link).pushed;
     if (pushed >= lowering_->depth) {
@@ -97,7 +97,7 @@ void HappensBefore::end(const Step& s, const Cursor& c) {
   }
   for (uint32_t k = 0; k < s.nrecv; ++k) {
     const uint32_t link = w.first_in[rank_] + s.recv + k;
-    const Link& l = w.links[link];
+    const PlanLink& l = w.links[link];
     const uint32_t popped = network_.flow(link).popped, total = l.messages * rounds;
     if (lowering_ && (uint64_t{popped} + lowering_->depth < total || (is_mapped(l) && popped + 1 == total))) {
       pops_[sent(l, popped)] = id;
@@ -126,13 +126,13 @@ std::vector<uint32_t> HappensBefore::returned(uint32_t rank) const {
     join(clock.data(), clocks_.data() + lane * width_, width_);
   if (!lowering_ || !lowering_->drain) return clock;
   for (uint32_t k = w.first_out[rank]; k < w.first_out[rank + 1]; ++k) {
-    const Link& l = w.links[w.out[k]];
+    const PlanLink& l = w.links[w.out[k]];
     if (is_mapped(l)) join(clock.data(), snapshot(pops_[sent(l, l.messages * network_.rounds() - 1)]), width_);
   }
   return clock;
 }
 
-std::string HappensBefore::name(Event e) const {
+std::string HappensBefore::name(Moment e) const {
   const Wiring& w = network_.wiring();
   const uint32_t rank = w.lane_rank[e.lane], lane = e.lane - w.first_lane[rank];
   if (e.time <= kEntryTime) return format("the entry of rank %u", rank);
@@ -176,7 +176,8 @@ Status verify_barrier(const Plan& plan, const Wiring& wiring) {
     const std::vector<uint32_t> clock = machine.order.returned(r);
     for (uint32_t other = 0; other < n; ++other)
       if (clock[wiring.first_lane[other]] < kEntryTime)
-        return error(hktInvalidArgument, "rank %u may leave the barrier, after its last step, before rank %u has entered: %s", r, other,
+        return error(hktInvalidArgument,
+                     "rank %u may leave the barrier, after its last step, before rank %u has entered: %s", r, other,
                      step_name(plan, wiring, wiring.first_step[r + 1] - 1).c_str());
   }
   return {};

@@ -1,12 +1,13 @@
-// Vector clocks over the lanes of all ranks: which step of which lane has happened before which, whatever the timing. Internal to
-// verify.
+// Vector clocks over the lanes of all ranks: which step of which lane has happened before which, whatever the timing.
+// Internal to verify.
 //
-// Edges: a lane's own order; push -> pop of a message; pop k -> push k + depth of a link (its slot is free again); a dependency -> the
-// step that waits for it; a rank's entry -> pushes into its memory (direct links, by the grant). Credits order by the full depth:
-// that is how far a producer may run ahead, while the effective depth is how far it can run for sure.
+// Edges: a lane's own order; push -> pop of a message; pop k -> push k + depth of a link (its slot is free again); a
+// dependency -> the step that waits for it; a rank's entry -> pushes into its memory (direct links, by the grant).
+// Credits order by the full depth: that is how far a producer may run ahead, while the effective depth is how far it
+// can run for sure.
 //
-// An event is a (lane, time). A lane's first step has time 2; time 1 is the entry into the call, which a rank's lanes know
-// of as that of its first lane.
+// An event is a (lane, time). A lane's first step has time 2; time 1 is the entry into the call, which a rank's lanes
+// know of as that of its first lane.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +18,10 @@
 
 namespace hocket {
 
-struct Event {
+struct Moment {
   uint32_t lane = 0;  // global
   uint32_t time = 0;  // 0: none
-  friend bool operator==(const Event&, const Event&) = default;
+  friend bool operator==(const Moment&, const Moment&) = default;
 };
 inline constexpr uint32_t kEntryTime = 1;
 
@@ -30,30 +31,30 @@ class HappensBefore {
   HappensBefore(Network& network, const Lowering* lowering);
 
   void enter(uint32_t rank, uint32_t lane);
-  // A step begins: all that it has waited for happened before it. Then the caller looks at the step's accesses. Then the step ends:
-  // its pops and pushes move the network's links.
+  // A step begins: all that it has waited for happened before it. Then the caller looks at the step's accesses. Then
+  // the step ends: its pops and pushes move the network's links.
   void begin(const Step& s, const Cursor& c);
   void end(const Step& s, const Cursor& c);
 
-  Event now() const { return {lane_, clock_[lane_]}; }
+  Moment now() const { return {lane_, clock_[lane_]}; }
   // Before the step at hand of the lane that was entered.
-  bool before(Event e) const { return clock_[e.lane] >= e.time; }
+  bool before(Moment e) const { return clock_[e.lane] >= e.time; }
 
   // Before begin: the push of the message that is popped next on a link, and what had happened before it.
-  Event sender(uint32_t link) const { return snapshots_[next_message(link)].event; }
-  bool sender_knows(uint32_t link, Event e) const { return snapshot(next_message(link))[e.lane] >= e.time; }
+  Moment sender(uint32_t link) const { return snapshots_[next_message(link)].event; }
+  bool sender_knows(uint32_t link, Moment e) const { return snapshot(next_message(link))[e.lane] >= e.time; }
 
   // After the run: the clock of a rank that has returned from the call.
   std::vector<uint32_t> returned(uint32_t rank) const;
   // "rank 1 lane 0 step 2 (chunk 3 of out) round 1", "the entry of rank 1"
-  std::string name(Event e) const;
+  std::string name(Moment e) const;
 
  private:
   static constexpr uint32_t kNone = ~0u;
   static constexpr uint32_t kPad = 16;  // clocks are whole vectors
 
   struct Snapshot {
-    Event event;
+    Moment event;
     uint32_t uses = 0;  // until it can be used again
   };
 
@@ -67,8 +68,8 @@ class HappensBefore {
   void release(uint32_t id) {
     if (--snapshots_[id].uses == 0) free_.push_back(id);
   }
-  bool is_mapped(const Link& l) const { return lowering_ && lowering_->protocol[l.tag] == Protocol::mapped; }
-  uint32_t sent(const Link& l, uint32_t k) const { return l.first * network_.rounds() + k; }
+  bool is_mapped(const PlanLink& l) const { return lowering_ && lowering_->protocol[l.tag] == Protocol::mapped; }
+  uint32_t sent(const PlanLink& l, uint32_t k) const { return l.first * network_.rounds() + k; }
 
   Network& network_;
   const Lowering* lowering_;
@@ -76,9 +77,11 @@ class HappensBefore {
   std::vector<uint32_t> clocks_;  // by lane
   std::vector<Snapshot> snapshots_;
   std::vector<uint32_t> snapshot_clocks_, free_;
-  std::vector<uint32_t> pushes_, pops_;  // snapshots by message of all rounds; pops_ only where a credit or a drain asks for them
-  std::vector<uint32_t> awaited_;        // by global step: which dependency target it is, kNone if none. Empty without dependencies
-  std::vector<uint32_t> targets_;        // snapshots by target * rounds + round
+  std::vector<uint32_t> pushes_,
+      pops_;  // snapshots by message of all rounds; pops_ only where a credit or a drain asks for them
+  std::vector<uint32_t>
+      awaited_;  // by global step: which dependency target it is, kNone if none. Empty without dependencies
+  std::vector<uint32_t> targets_;  // snapshots by target * rounds + round
   uint32_t rank_ = 0, lane_ = 0;
   uint32_t* clock_ = nullptr;
 };

@@ -8,9 +8,10 @@
 namespace hocket {
 namespace {
 
-Error illegal(const Plan& plan, const Wiring& wiring, const Link& link, uint32_t step, Protocol protocol, const char* why) {
-  return error(hktInvalidArgument, "%s %s: %s cannot be %s, use slot for tag %u", step_name(plan, wiring, step).c_str(), why,
-               link_name(link).c_str(), protocol_name(protocol), link.tag);
+Error illegal(const Plan& plan, const Wiring& wiring, const PlanLink& link, uint32_t step, Protocol protocol,
+              const char* why) {
+  return error(hktInvalidArgument, "%s %s: %s cannot be %s, use slot for tag %u", step_name(plan, wiring, step).c_str(),
+               why, link_name(link).c_str(), protocol_name(protocol), link.tag);
 }
 
 // Why a step's value cannot be read where it lies, or null.
@@ -19,7 +20,8 @@ const char* not_in_memory(const Step& s, const Lowering& lowering) {
   if (!s.has(kLoad)) return "passes on what it has popped and stores nowhere";
   if (s.operands() > 1) return "pushes a fold that it stores nowhere";
   if (s.has(kPost)) return "pushes what post has changed and stores it nowhere";
-  if (s.has(kPre) && !lowering.identity_pre) return "pushes what pre (no identity, says the lowering) has changed and stores it nowhere";
+  if (s.has(kPre) && !lowering.identity_pre)
+    return "pushes what pre (no identity, says the lowering) has changed and stores it nowhere";
   return nullptr;
 }
 
@@ -50,15 +52,17 @@ Status check_lowering(const Plan& plan, const Wiring& w, const Lowering& lowerin
   if (lowering.depth == 0 || lowering.depth > kMaxDepth)
     return error(hktInvalidArgument, "links of depth %u: 1 to %u are possible", lowering.depth, kMaxDepth);
   if (lowering.ack_batch == 0 || lowering.ack_batch > lowering.depth)
-    return error(hktInvalidArgument, "acks for every %u messages: 1 to the depth, %u, are possible", lowering.ack_batch, lowering.depth);
+    return error(hktInvalidArgument, "acks for every %u messages: 1 to the depth, %u, are possible", lowering.ack_batch,
+                 lowering.depth);
   for (uint32_t tag = 0; tag < kMaxTags; ++tag)
     if (lowering.protocol[tag] > Protocol::direct)
-      return error(hktInvalidArgument, "unknown protocol %u for tag %u", static_cast<unsigned>(lowering.protocol[tag]), tag);
+      return error(hktInvalidArgument, "unknown protocol %u for tag %u", static_cast<unsigned>(lowering.protocol[tag]),
+                   tag);
   const auto& protocol = lowering.protocol;
   if (std::all_of(protocol.begin(), protocol.end(), [](Protocol p) { return p == Protocol::slot; })) return {};
 
   const std::vector<uint32_t> pushing = pushing_steps(plan, w), popping = popping_steps(plan, w);
-  for (const Link& l : w.links) {
+  for (const PlanLink& l : w.links) {
     const Step* first = nullptr;
     for (uint32_t m = l.first; m < l.first + l.messages; ++m) {
       const Step& from = plan.ranks[l.source].steps[pushing[m] - w.first_step[l.source]];
@@ -70,8 +74,10 @@ Status check_lowering(const Plan& plan, const Wiring& w, const Lowering& lowerin
       if (const char* why = not_placed(to)) return illegal(plan, w, l, popping[m], p, why);
       if (to.count == 0) continue;
       if (!first) first = &to;
-      if (to.dst_buf() != first->dst_buf()) return illegal(plan, w, l, popping[m], p, "stores to another buffer than steps before it");
-      if (!from.has(kStore) && !from.has(kLoad)) return illegal(plan, w, l, pushing[m], p, "names no chunk for what it pushes");
+      if (to.dst_buf() != first->dst_buf())
+        return illegal(plan, w, l, popping[m], p, "stores to another buffer than steps before it");
+      if (!from.has(kStore) && !from.has(kLoad))
+        return illegal(plan, w, l, pushing[m], p, "names no chunk for what it pushes");
       if (from.count != to.count || value_chunk(from) != to.dst || from.stride != to.stride)
         return illegal(plan, w, l, popping[m], p, "stores other chunks than those pushed");
     }
@@ -84,12 +90,12 @@ Result<Lowering> lower(const Plan& plan, const LowerOptions& options) {
   Lowering lowering;
   lowering.depth = options.depth;
   lowering.ack_batch = options.ack_batch;
-  for (const Link& l : wiring.links) {
+  for (const PlanLink& l : wiring.links) {
     lowering.protocol[l.tag] = options.protocol[l.tag];
     lowering.drain |= options.protocol[l.tag] == Protocol::mapped;
   }
   const std::vector<uint32_t> pushing = lowering.drain ? pushing_steps(plan, wiring) : std::vector<uint32_t>{};
-  for (const Link& l : wiring.links) {
+  for (const PlanLink& l : wiring.links) {
     if (lowering.protocol[l.tag] != Protocol::mapped) continue;
     for (uint32_t i = 0; i < l.messages && !lowering.identity_pre; ++i) {
       const Step& s = plan.ranks[l.source].steps[pushing[l.first + i] - wiring.first_step[l.source]];

@@ -1,5 +1,5 @@
-// lower: chooses, for a plan, how each phase's links carry payload and how much a round moves. Protocols belong to links, never
-// to planners; verify takes (plan, lowering) together.
+// lower: chooses, for a plan, how each phase's links carry payload and how much a round moves. Protocols belong to
+// links, never to planners; verify takes (plan, lowering) together.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct Lowering {
   uint32_t depth = 8;                         // slots per link
   uint32_t ack_batch = 4;                     // a consumer publishes its credit every so many pops
   bool drain = false;                         // producers of mapped links wait for all acks before they return
-  bool identity_pre = false;                  // only for calls whose pre changes nothing: a mapped source is read as it lies
+  bool identity_pre = false;  // only for calls whose pre changes nothing: a mapped source is read as it lies
   // What a producer may have in flight for sure.
   uint32_t effective_depth() const { return depth - ack_batch + 1; }
 };
@@ -39,19 +39,21 @@ struct LowerOptions {
 };
 
 // Checks what a protocol needs of single steps:
-//   mapped: a pushed value lies in memory, that is, the step stores it or just loads it (with pre: then `identity_pre` gets set);
-//   direct: the popping step takes one message and stores it as it is, in the chunk of the same number that the pushing step
+//   mapped: a pushed value lies in memory, that is, the step stores it or just loads it (with pre: then `identity_pre`
+//   gets set); direct: the popping step takes one message and stores it as it is, in the chunk of the same number that
+//   the pushing step
 //           names, and a link leads to one buffer only.
-// Whether the buffers are then touched at the wrong moment depends on the placement and is for verify_races to prove. A plan with
-// mapped links drains; where verify_races proves that it need not (mapped on the way to the sum, direct on the way back), the caller may
-// clear `drain`. An error says which rank, step and tag makes the wanted protocol illegal and why.
+// Whether the buffers are then touched at the wrong moment depends on the placement and is for verify_races to prove. A
+// plan with mapped links drains; where verify_races proves that it need not (mapped on the way to the sum, direct on
+// the way back), the caller may clear `drain`. An error says which rank, step and tag makes the wanted protocol illegal
+// and why.
 Result<Lowering> lower(const Plan& plan, const LowerOptions& options);
 
 // The same check of a given lowering; `wiring` is that of `plan`.
 Status check_lowering(const Plan& plan, const Wiring& wiring, const Lowering& lowering);
 
-// Elements per round so that every message fits into `slot_bytes`: a multiple of a cache line of elements, >= 1 line per chunk.
-// 0 if a slot is too small for one line of each of a message's blocks.
+// Elements per round so that every message fits into `slot_bytes`: a multiple of a cache line of elements, >= 1 line
+// per chunk. 0 if a slot is too small for one line of each of a message's blocks.
 uint64_t round_elems(const PlanInfo& info, uint32_t elem_size, uint64_t slot_bytes);
 
 }  // namespace hocket

@@ -61,10 +61,11 @@ uint32_t Network::waits_for(uint32_t lane, std::string& text) const {
     text += format("for lane %u step %u of round %u", d.lane, d.step, c.round - d.lag);
     return wiring_.first_lane[rank] + d.lane;
   }
-  const Link& l = wiring_.links[b.link];
+  const PlanLink& l = wiring_.links[b.link];
   const Flow& f = flows_[b.link];
-  text += b.kind == Wait::pop ? format("for message %u on %s", f.popped, link_name(l).c_str())
-                              : format("for room on %s, with %u messages in it", link_name(l).c_str(), f.pushed - f.popped);
+  text += b.kind == Wait::pop
+              ? format("for message %u on %s", f.popped, link_name(l).c_str())
+              : format("for room on %s, with %u messages in it", link_name(l).c_str(), f.pushed - f.popped);
   return b.kind == Wait::pop ? l.producer : l.consumer;
 }
 

@@ -1,6 +1,6 @@
-// Runs all lanes of all ranks of a plan by the step driver, in one thread, until they have finished: the frame that the passes of
-// verify share. Which lane runs first does not matter to them: a plan is a network of queues with one producer and one
-// consumer each, its results do not hang on timing.
+// Runs all lanes of all ranks of a plan by the step driver, in one thread, until they have finished: the frame that the
+// passes of verify share. Which lane runs first does not matter to them: a plan is a network of queues with one
+// producer and one consumer each, its results do not hang on timing.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace hocket {
 // One link in motion: what the passes touch for each message, kept together.
 struct Flow {
   uint32_t pushed = 0, popped = 0;
-  uint32_t first = 0;     // as in Link
-  uint32_t consumer = 0;  // as in Link
+  uint32_t first = 0;     // as in PlanLink
+  uint32_t consumer = 0;  // as in PlanLink
 };
 
 enum class Room : uint8_t { unbounded, bounded };  // whether pushes may have to wait
@@ -28,8 +28,8 @@ class Network {
   const Wiring& wiring() const { return wiring_; }
   uint32_t rounds() const { return rounds_; }
 
-  // Runs until all lanes have finished, or the machine has failed, or nothing can move: then the error says who waits for whom.
-  // Machine: that of run_lane, without dep_done, and
+  // Runs until all lanes have finished, or the machine has failed, or nothing can move: then the error says who waits
+  // for whom. Machine: that of run_lane, without dep_done, and
   //   void enter(uint32_t rank, uint32_t lane)  // global lane: the calls that follow come from this one
   //   bool failed() const
   // Its execute calls pushed and popped for each link it moves.
@@ -79,9 +79,9 @@ class Network {
   uint32_t rounds_;
   Room room_;
   std::vector<Flow> flows_;
-  std::vector<Cursor> cursors_;    // by global lane
+  std::vector<Cursor> cursors_;  // by global lane
   std::vector<State> state_;
-  std::vector<Block> blocks_;      // of blocked lanes
+  std::vector<Block> blocks_;  // of blocked lanes
   std::vector<uint32_t> runnable_;
   uint32_t unfinished_ = 0;
 };

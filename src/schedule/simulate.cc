@@ -22,7 +22,7 @@ struct Slot {
   uint64_t bytes = 0;
 };
 
-struct Link {
+struct SimLink {
   uint32_t producer = kNone, consumer = kNone;  // lanes
   uint32_t destination = 0;                     // rank
   uint32_t level = 0;                           // 0 or 1: of NetworkModel
@@ -98,13 +98,13 @@ class Simulation {
       return other.cursor.round > round || (other.cursor.round == round && other.cursor.step > d.step);
     }
     bool pop_ready(uint32_t k) const {
-      const Link& link = sim.links_[sim.first_in_[lane.rank] + k];
+      const SimLink& link = sim.links_[sim.first_in_[lane.rank] + k];
       if (link.arrived == link.popped) return false;
       lane.ready = std::max(lane.ready, sim.slot(link, link.popped).time);
       return true;
     }
     bool push_ready(uint32_t k, const Step&) const {
-      const Link& link = sim.links_[sim.out_[sim.first_out_[lane.rank] + k]];
+      const SimLink& link = sim.links_[sim.out_[sim.first_out_[lane.rank] + k]];
       if (link.pushed - link.popped == link.capacity) return false;
       lane.ready = std::max(lane.ready, sim.slot(link, link.pushed).time);
       return true;
@@ -203,19 +203,19 @@ class Simulation {
       for (uint32_t i = 0; i < lane.steps; ++i) {
         const Step s = source_.step(lane.rank, lane.cursor.lane, i);
         for (uint32_t k = 0; k < s.nrecv; ++k) {
-          Link& link = links_[first_in_[lane.rank] + s.recv + k];
+          SimLink& link = links_[first_in_[lane.rank] + s.recv + k];
           link.consumer = id;
           ++link.pops;
         }
         for (uint32_t k = 0; k < s.nsend; ++k) {
-          Link& link = links_[out_[first_out_[lane.rank] + s.send + k]];
+          SimLink& link = links_[out_[first_out_[lane.rank] + s.send + k]];
           link.producer = id;
           ++link.pushes;
         }
       }
     }
     size_t slots = 0;
-    for (Link& link : links_) {
+    for (SimLink& link : links_) {
       if (link.pushes != link.pops || link.pushes == 0)
         return error(hktInvalidArgument, "a link to rank %u has %u pushes and %u pops per round", link.destination,
                      link.pushes, link.pops);
@@ -230,7 +230,7 @@ class Simulation {
   uint32_t level(uint32_t a, uint32_t b) const {
     return network_.group == 0 || a / network_.group == b / network_.group ? 0 : 1;
   }
-  Slot& slot(const Link& link, uint32_t message) { return slots_[link.first_slot + message % link.capacity]; }
+  Slot& slot(const SimLink& link, uint32_t message) { return slots_[link.first_slot + message % link.capacity]; }
 
   // What happens at once need not go through the heap; it comes after what the heap has for this moment, which is
   // older.
@@ -292,7 +292,7 @@ class Simulation {
     const Step& s = lane.step;
     if (!s.has(kLoad) && !s.has(kStore)) {  // what was popped passes through
       if (!s.has(kRecv)) return 0;
-      const Link& link = links_[first_in_[lane.rank] + s.recv];
+      const SimLink& link = links_[first_in_[lane.rank] + s.recv];
       return slot(link, link.popped).bytes;
     }
     const Buf b = s.has(kLoad) ? s.src_buf() : s.dst_buf();
@@ -307,7 +307,7 @@ class Simulation {
     LaneState& lane = lanes_[id];
     const Step s = lane.step;
     for (uint32_t k = 0; k < s.nrecv; ++k) {
-      Link& link = links_[first_in_[lane.rank] + s.recv + k];
+      SimLink& link = links_[first_in_[lane.rank] + s.recv + k];
       slot(link, link.popped++).time = now_ + network_.alpha_us[link.level];
       wake(link.producer);
     }
@@ -323,7 +323,7 @@ class Simulation {
   }
 
   void send(const LaneState& lane, uint32_t id) {
-    Link& link = links_[id];
+    SimLink& link = links_[id];
     const double leaves = std::max(now_, out_free_[lane.rank]);
     out_free_[lane.rank] = leaves + static_cast<double>(lane.bytes) * network_.beta_us_per_byte[link.level];
     slot(link, link.pushed++).bytes = lane.bytes;
@@ -333,7 +333,7 @@ class Simulation {
   }
 
   void head(uint32_t id) {
-    Link& link = links_[id];
+    SimLink& link = links_[id];
     Slot& message = slot(link, link.arrived++);
     double& free = in_free_[link.destination];
     free = std::max(now_, free) + static_cast<double>(message.bytes) * network_.beta_us_per_byte[link.level];
@@ -356,7 +356,7 @@ class Simulation {
   const uint32_t n_;
   std::vector<uint32_t> first_lane_, first_in_, first_out_;  // by rank
   std::vector<LaneState> lanes_;
-  std::vector<Link> links_;    // by first_in_[destination] + index in its in table
+  std::vector<SimLink> links_;    // by first_in_[destination] + index in its in table
   std::vector<uint32_t> out_;  // by first_out_[source] + index in its out table: the link
   std::vector<Slot> slots_;
   std::vector<double> out_free_, in_free_, work_free_;  // by rank: when ports and hands are free
@@ -392,6 +392,10 @@ Result<SimReport> simulate(const StepSource& source, const NetworkModel& network
   const uint64_t elems = call.bytes / call.elem_size;
   const uint64_t round =
       call.slot_bytes == 0 ? std::max<uint64_t>(elems, 1) : round_elems(info, call.elem_size, call.slot_bytes);
+  if (round == 0)
+    return error(hktInvalidArgument,
+                 "slots of %llu bytes are too small: a message of %s carries %u blocks of a cache line each",
+                 static_cast<unsigned long long>(call.slot_bytes), info.name.c_str(), info.message_blocks);
   if (elems / round >= kNone)
     return error(hktInvalidArgument, "%llu bytes in slots of %llu are too many rounds: use larger slots",
                  static_cast<unsigned long long>(call.bytes), static_cast<unsigned long long>(call.slot_bytes));

@@ -287,7 +287,8 @@ class Parser {
   static Status more(Scanner& line) {
     if (line.at_end()) return {};
     HKT_TRY(line.expect(";"));
-    return line.at_end() ? Status(line.fail("another part of the step")) : Status();
+    if (line.at_end()) return line.fail("another part of the step");
+    return {};
   }
 
   Status deps(Scanner& line, Step& s) {

@@ -1,4 +1,5 @@
-// validate: the one strict reading of a plan's fields. What a field means is written in step.h; here stands what it may hold.
+// validate: the one strict reading of a plan's fields. What a field means is written in step.h; here stands what it may
+// hold.
 #include <algorithm>
 #include <numeric>
 
@@ -18,8 +19,8 @@ const char* range_fault(const Step& s, uint32_t first, uint32_t chunks) {
   return nullptr;
 }
 
-// Whether a step reads a block of scratch that it also writes, other than block j of src as block j of dst: the result would
-// hang on the order of the blocks.
+// Whether a step reads a block of scratch that it also writes, other than block j of src as block j of dst: the result
+// would hang on the order of the blocks.
 bool overlaps_shifted(const Step& s, uint32_t chunks) {
   for (uint32_t j = 1; j < s.count; ++j)
     if (block(s.src, s.stride, j, chunks) == s.dst || block(s.dst, s.stride, j, chunks) == s.src) return true;
@@ -34,7 +35,8 @@ const char* ops_fault(const Step& s) {
   if (s.has(kSend) != (s.nsend > 0)) return "pushes if and only if nsend > 0, but ops says otherwise";
   if (!s.has(kRecv) && s.recv != 0) return "has recv set without a pop";
   if (!s.has(kSend) && s.send != 0) return "has send set without a push";
-  if (!s.has(kLoad) && (s.src != 0 || (s.bufs & 15) != 0 || s.self != 0)) return "has src, its buffer or self set without a load";
+  if (!s.has(kLoad) && (s.src != 0 || (s.bufs & 15) != 0 || s.self != 0))
+    return "has src, its buffer or self set without a load";
   if (!s.has(kStore) && (s.dst != 0 || (s.bufs >> 4) != 0)) return "has dst or its buffer set without a store";
   if ((s.bufs & 15) >= kBufs || (s.bufs >> 4) >= kBufs) return "names a buffer that does not exist";
   if (s.has(kStore) && s.dst_buf() == Buf::in) return "stores to in, which belongs to the caller";
@@ -85,29 +87,19 @@ const char* plan_fault(const PlanInfo& info, const RankPlan& plan, uint32_t rank
 }
 
 std::string fields(const Step& s) {
-  return format("ops=0x%02x bufs=0x%02x ndep=%u flags=%u nrecv=%u nsend=%u self=%u recv=%u send=%u spare=%u src=%u dst=%u count=%u stride=%u",
-                s.ops, s.bufs, s.ndep, s.flags, s.nrecv, s.nsend, s.self, s.recv, s.send, s.spare, s.src, s.dst, s.count, s.stride);
-}
-
-Status check_info(const PlanInfo& info) {
-  const char* name = info.name.c_str();
-  if (info.collective > Collective::barrier) return error(hktInvalidArgument, "plan %s: unknown collective", name);
-  if (info.nranks == 0) return error(hktInvalidArgument, "plan %s: 0 ranks", name);
-  if (info.collective == Collective::broadcast ? info.root >= info.nranks : info.root != 0)
-    return error(hktInvalidArgument, "plan %s: root %u of %u ranks (0 where there is none)", name, info.root, info.nranks);
-  const uint32_t in = info.chunks[0], out = info.chunks[1], scratch = info.chunks[2];
-  if (in == 0 || in != out)
-    return error(hktInvalidArgument, "plan %s: %u chunks of in and %u of out; both need the same number, at least 1", name, in, out);
-  if (scratch % out != 0)
-    return error(hktInvalidArgument, "plan %s: %u chunks of scratch are no multiple of the %u of out", name, scratch, out);
-  return {};
+  return format(
+      "ops=0x%02x bufs=0x%02x ndep=%u flags=%u nrecv=%u nsend=%u self=%u recv=%u send=%u spare=%u src=%u dst=%u "
+      "count=%u stride=%u",
+      s.ops, s.bufs, s.ndep, s.flags, s.nrecv, s.nsend, s.self, s.recv, s.send, s.spare, s.src, s.dst, s.count,
+      s.stride);
 }
 
 Status check_peers(const PlanInfo& info, const RankPlan& plan, uint32_t rank, Table which) {
   const std::vector<Peer>& table = which == Table::in ? plan.in : plan.out;
   const char* name = which == Table::in ? "in" : "out";
   if (table.size() > kMaxLinks)
-    return error(hktInvalidArgument, "rank %u: %s table: %zu links, a step can name %u", rank, name, table.size(), kMaxLinks);
+    return error(hktInvalidArgument, "rank %u: %s table: %zu links, a step can name %u", rank, name, table.size(),
+                 kMaxLinks);
   for (uint32_t k = 0; k < table.size(); ++k) {
     const Peer& p = table[k];
     const char* fault = p.rank >= info.nranks ? "there is no such rank"
@@ -116,8 +108,8 @@ Status check_peers(const PlanInfo& info, const RankPlan& plan, uint32_t rank, Ta
                         : p.spare != 0        ? "spare is set"
                                               : nullptr;
     if (fault)
-      return error(hktInvalidArgument, "rank %u: %s table entry %u: rank %u tag %u: %s (%s)", rank, name, k, p.rank, p.tag, fault,
-                   link_user(plan, rank, which, k).c_str());
+      return error(hktInvalidArgument, "rank %u: %s table entry %u: rank %u tag %u: %s (%s)", rank, name, k, p.rank,
+                   p.tag, fault, link_user(plan, rank, which, k).c_str());
   }
   return {};
 }
@@ -127,15 +119,15 @@ Status check_deps(const RankPlan& plan, uint32_t rank, uint32_t lane, uint32_t i
   const size_t first = plan.first_dep[at];
   for (size_t d = first; d < first + plan.steps[at].ndep; ++d) {
     const Dep& dep = plan.deps[d];
-    const char* fault = dep.lane >= plan.lanes.size()              ? "there is no such lane"
-                        : dep.step >= plan.lanes[dep.lane].count   ? "that lane has no such step"
+    const char* fault = dep.lane >= plan.lanes.size()                       ? "there is no such lane"
+                        : dep.step >= plan.lanes[dep.lane].count            ? "that lane has no such step"
                         : dep.lane == lane && dep.lag == 0 && dep.step >= i ? "it waits for itself"
-                        : dep.lane == lane                         ? "a lane is in order by itself"
-                        : dep.lag > kMaxLag                        ? "the lag is too large"
-                                                                   : nullptr;
+                        : dep.lane == lane                                  ? "a lane is in order by itself"
+                        : dep.lag > kMaxLag                                 ? "the lag is too large"
+                                                                            : nullptr;
     if (fault)
-      return error(hktInvalidArgument, "%s: dependency %zu on lane %u step %u lag %u: %s", step_name(plan, rank, lane, i).c_str(),
-                   d - first, dep.lane, dep.step, dep.lag, fault);
+      return error(hktInvalidArgument, "%s: dependency %zu on lane %u step %u lag %u: %s",
+                   step_name(plan, rank, lane, i).c_str(), d - first, dep.lane, dep.step, dep.lag, fault);
   }
   return {};
 }
@@ -152,12 +144,12 @@ Status check_layout(const RankPlan& plan, uint32_t rank) {
     steps += plan.lanes[lane].count;
   }
   if (steps != plan.steps.size() || plan.first_dep.size() != plan.steps.size())
-    return error(hktInvalidArgument, "rank %u: %zu steps, %zu in its lanes, %zu with dependencies", rank, plan.steps.size(), steps,
-                 plan.first_dep.size());
+    return error(hktInvalidArgument, "rank %u: %zu steps, %zu in its lanes, %zu with dependencies", rank,
+                 plan.steps.size(), steps, plan.first_dep.size());
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     if (plan.first_dep[i] != deps)
-      return error(hktInvalidArgument, "rank %u: dependencies of step %zu of the array start at %u, not at %zu", rank, i, plan.first_dep[i],
-                   deps);
+      return error(hktInvalidArgument, "rank %u: dependencies of step %zu of the array start at %u, not at %zu", rank,
+                   i, plan.first_dep[i], deps);
     deps += plan.steps[i].ndep;
   }
   if (deps != plan.deps.size())
@@ -177,16 +169,33 @@ Error wrong_cost(const RankPlan& plan, uint32_t rank, uint64_t messages, uint64_
       if (s.has(kSend)) step = step_name(plan, rank, lane, i);
     }
   }
-  return error(hktInvalidArgument, "rank %u declares %u messages and %u blocks, its steps send %llu and %llu: %s %s", rank,
-               plan.cost.messages, plan.cost.blocks, static_cast<unsigned long long>(messages),
+  return error(hktInvalidArgument, "rank %u declares %u messages and %u blocks, its steps send %llu and %llu: %s %s",
+               rank, plan.cost.messages, plan.cost.blocks, static_cast<unsigned long long>(messages),
                static_cast<unsigned long long>(blocks), step.c_str(),
                m > plan.cost.messages || b > plan.cost.blocks ? "goes beyond" : "is the last to send");
 }
 
 }  // namespace
 
+Status validate(const PlanInfo& info) {
+  const char* name = info.name.c_str();
+  if (info.collective > Collective::barrier) return error(hktInvalidArgument, "plan %s: unknown collective", name);
+  if (info.nranks == 0) return error(hktInvalidArgument, "plan %s: 0 ranks", name);
+  if (info.collective == Collective::broadcast ? info.root >= info.nranks : info.root != 0)
+    return error(hktInvalidArgument, "plan %s: root %u of %u ranks (0 where there is none)", name, info.root,
+                 info.nranks);
+  const uint32_t in = info.chunks[0], out = info.chunks[1], scratch = info.chunks[2];
+  if (in == 0 || in != out)
+    return error(hktInvalidArgument, "plan %s: %u chunks of in and %u of out; both need the same number, at least 1",
+                 name, in, out);
+  if (scratch % out != 0)
+    return error(hktInvalidArgument, "plan %s: %u chunks of scratch are no multiple of the %u of out", name, scratch,
+                 out);
+  return {};
+}
+
 Status validate(const PlanInfo& info, const RankPlan& plan, uint32_t rank) {
-  HKT_TRY(check_info(info));
+  HKT_TRY(validate(info));
   if (rank >= info.nranks) return error(hktInvalidArgument, "rank %u of a plan for %u ranks", rank, info.nranks);
   HKT_TRY(check_layout(plan, rank));
   HKT_TRY(check_peers(info, plan, rank, Table::in));
@@ -198,7 +207,8 @@ Status validate(const PlanInfo& info, const RankPlan& plan, uint32_t rank) {
       const char* fault = ops_fault(s);
       if (!fault) fault = plan_fault(info, plan, rank, s);
       if (fault)
-        return error(hktInvalidArgument, "%s %s [%s]", step_name(plan, rank, lane, i).c_str(), fault, fields(s).c_str());
+        return error(hktInvalidArgument, "%s %s [%s]", step_name(plan, rank, lane, i).c_str(), fault,
+                     fields(s).c_str());
       if (s.ndep > 0) HKT_TRY(check_deps(plan, rank, lane, i));
       messages += s.nsend;
       blocks += uint64_t{s.nsend} * s.count;

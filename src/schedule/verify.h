@@ -16,13 +16,17 @@ enum class Placement : uint8_t { out_of_place, in_place };
 inline constexpr uint32_t kMaxLinks = 1u << 16;  // entries of a link table: steps name them with 16 bits
 inline constexpr uint32_t kMaxLanes = 1u << 16;  // of one rank: dependencies name them with 16 bits
 inline constexpr uint32_t kMaxLag = 64;          // rounds that a dependency looks back
+// Chunks of all ranks (and rounds) that a pass of verify keeps book of: some GB.
+inline constexpr uint64_t kMaxPlaces = 1u << 26;
 
-// One strict reading of a plan, shared by all readers. Of one rank: every field is in range and no unused field is set; links,
-// blocks and dependencies exist; the operations of a step fit together; `in` is never stored to; the declared cost is that of the steps.
-// Of all ranks also: their link tables agree, one lane pushes a link and one pops it, as often as it is pushed; the largest
-// message is the declared one. An error names rank, lane, step and chunk where it has them.
+// One strict reading of a plan, shared by all readers. Of one rank: every field is in range and no unused field is set;
+// links, blocks and dependencies exist; the operations of a step fit together; `in` is never stored to; the declared
+// cost is that of the steps. Of all ranks also: their link tables agree, one lane pushes a link and one pops it, as
+// often as it is pushed; the largest message is the declared one. An error names rank, lane, step and chunk where it
+// has them.
 Status validate(const Plan& plan);
 Status validate(const PlanInfo& info, const RankPlan& plan, uint32_t rank);
+Status validate(const PlanInfo& info);
 
 // What a caller needs proven beyond that the result is right; false: the report tells whether it holds.
 struct DataDemands {
@@ -31,31 +35,38 @@ struct DataDemands {
 };
 
 struct DataReport {
-  bool rank_identical = false;   // R1 proven: every chunk is the same fold on every rank, so all ranks get the same bits
-  bool chunk_identical = false;  // R2 proven: moreover all chunks share that fold, so bits do not hang on an element's place or the size
-  bool order_is_rank = false;    // operands stand in the order of ranks (in whatever brackets): non-commutative operations are right
-  uint64_t expression = 0;       // equal for two plans: all outputs are the same expressions of the inputs, bit by bit
-  uint64_t steps = 0;            // executed, of all ranks
+  bool rank_identical = false;  // R1 proven: every chunk is the same fold on every rank, so all ranks get the same bits
+  bool chunk_identical =
+      false;  // R2 proven: moreover all chunks share that fold, so bits do not hang on an element's place or the size
+  bool order_is_rank =
+      false;  // operands stand in the order of ranks (in whatever brackets): non-commutative operations are right
+  // Equal for two plans for as many ranks: they compute the same expressions, so that their results agree bit by bit.
+  // Of plans that are chunk_identical it is that of the one fold, however many chunks they have.
+  uint64_t expression = 0;
+  uint64_t steps = 0;  // executed, of all ranks
 };
-// Data pass: validates, then runs one round with fingerprints instead of data. Proves that each output chunk holds each contribution
-// exactly once, with pre applied to each and post to the whole exactly once (broadcast: the root's data; barrier: every rank's
-// end follows every rank's start), that no step reads a chunk never written or a message of other blocks than it expects, and that
-// the plan ends with unbounded links. Rounds differ in names only: what flows inside a round is the same in all of them, and
-// verify_races proves that nothing else gets in between. An error names rank, lane, step and chunk.
+// Data pass: validates, then runs one round with fingerprints instead of data. Proves that each output chunk holds each
+// contribution exactly once, with pre applied to each and post to the whole exactly once (broadcast: the root's data;
+// barrier: every rank's end follows every rank's start), that no step reads a chunk never written or a message of other
+// blocks than it expects, and that the plan ends with unbounded links. Rounds differ in names only: what flows inside a
+// round is the same in all of them, and verify_races proves that nothing else gets in between. An error names rank,
+// lane, step and chunk.
 //
-// What the report takes for granted of an executor: a fold of several operands runs left to right and rounds once, at its end, after
-// post; pre rounds its operand, so that a rank folds the same bits that it sends.
+// What the report takes for granted of an executor: a fold of several operands runs left to right and rounds once, at
+// its end, after post; pre rounds its operand, so that a rank folds the same bits that it sends.
 Result<DataReport> verify_data(const Plan& plan, Placement placement, DataDemands demands = {});
-// In both placements, as every plan should be: where in is out, a wrong buffer shows less. Proven is what holds in both.
+// In both placements, as every plan should be: where in is out, a wrong buffer shows less. Proven is what holds in
+// both.
 Result<DataReport> verify_data(const Plan& plan, DataDemands demands = {});
 
 struct RaceOptions {
   uint32_t rounds = 0;  // 0: as many as show every fault (max lag + 2)
 };
-// Race pass: validates, then runs the plan with vector clocks over the lanes of all ranks under `lowering`. Proves that any two
-// accesses to a chunk, one of them a write, are ordered whatever the timing: lanes of a rank, peers that read a mapped source or
-// write a direct destination, rounds that share scratch, and the owner, who may do anything with its buffers once it has
-// returned. And that links with the lowering's effective depth never deadlock. An error names both accesses (rank, lane, step, chunk, round).
+// Race pass: validates, then runs the plan with vector clocks over the lanes of all ranks under `lowering`. Proves that
+// any two accesses to a chunk, one of them a write, are ordered whatever the timing: lanes of a rank, peers that read a
+// mapped source or write a direct destination, rounds that share scratch, and the owner, who may do anything with its
+// buffers once it has returned. And that links with the lowering's effective depth never deadlock. An error names both
+// accesses (rank, lane, step, chunk, round).
 Status verify_races(const Plan& plan, const Lowering& lowering, Placement placement, RaceOptions options = {});
 
 }  // namespace hocket

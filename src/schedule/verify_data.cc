@@ -19,8 +19,10 @@ constexpr uint64_t mix64(uint64_t x) {
 }
 
 // What a chunk stands for.
-//   a, b     linear: the sum of the fingerprints of its contributions, twice. pre and post are affine, x -> factor * x + term, so that
-//            one comparison at the end tells whether pre came to every contribution alone and post to the whole, once each.
+//   a, b     linear: the sum of the fingerprints of its contributions, twice. pre and post are affine, x -> factor * x
+//   + term, so that
+//            one comparison at the end tells whether pre came to every contribution alone and post to the whole, once
+//            each.
 //   order    the expression that was computed, + commutative and not associative, every rounding a node of its own.
 //   lo, hi   the contributions are those of ranks lo .. hi - 1, in this order; lo == kNoOrder otherwise.
 // An unequal value passes for equal with a probability of 2^-128 (a, b) or 2^-64 (order).
@@ -34,19 +36,25 @@ constexpr uint64_t kPreFactor = 0x9e3779b97f4a7c15, kPreTerm = 0xd1b54a32d192ed0
 constexpr uint64_t kPostFactor = 0xbf58476d1ce4e5b9, kPostTerm = 0x94d049bb133111eb;
 constexpr uint64_t kPreOrder = 0x2545f4914f6cdd1d, kPostOrder = 0x60bee2bee120fc15, kRoundOrder = 0xa3b195354a39b70d;
 
-// Counts in place of fingerprints, to explain what a wrong chunk holds: a counts the contributions of ranks `rank` and rank + 1 to
-// `chunk` (32 bits each); b those of all ranks to other chunks, then how often pre and post were applied (21 bits each).
+// Counts in place of fingerprints, to explain what a wrong chunk holds: a counts the contributions of ranks `rank` and
+// rank + 1 to `chunk` (32 bits each); b those of all ranks to other chunks, then how often pre and post were applied
+// (21 bits each).
 struct Probe {
   uint32_t rank = 0;
   uint32_t chunk = 0;
 };
 constexpr uint32_t kProbeBits = 21;
-constexpr uint64_t probe_field(uint64_t word, uint32_t i) { return word >> (i * kProbeBits) & ((1u << kProbeBits) - 1); }
+constexpr uint64_t probe_field(uint64_t word, uint32_t i) {
+  return word >> (i * kProbeBits) & ((1u << kProbeBits) - 1);
+}
 
 Value leaf(uint32_t rank, uint32_t chunk, const Probe* probe) {
   if (probe) {
     const bool here = chunk == probe->chunk;
-    return {here && rank == probe->rank ? 1u : here && rank == probe->rank + 1 ? uint64_t{1} << 32 : 0, here ? 0u : 1u, 0, 0, 0};
+    return {here && rank == probe->rank       ? 1u
+            : here && rank == probe->rank + 1 ? uint64_t{1} << 32
+                                              : 0,
+            here ? 0u : 1u, 0, 0, 0};
   }
   const uint64_t key = mix64((uint64_t{rank} << 32 | chunk) + 0x632be59bd9b4e019);
   return {key, mix64(key + 1), mix64(rank + 0x58f38dedULL), rank, rank + 1};
@@ -83,7 +91,8 @@ bool fold(Value& acc, const Value& v) {
   return follows || !was;
 }
 
-// A message in flight. It is kept once, however many links carry it, and used again when the last of them has delivered it.
+// A message in flight. It is kept once, however many links carry it, and used again when the last of them has delivered
+// it.
 struct Message {
   uint32_t values = 0;  // where its blocks start in the pool
   uint32_t links = 0;   // that have yet to deliver it
@@ -151,8 +160,10 @@ class DataMachine {
   void push(const Step& s);
   uint32_t new_message(uint32_t count);
   void join(bool first, uint32_t j, const Value& v) {
-    if (first) work_[j] = v;
-    else if (!fold(work_[j], v) && disorder_ == kNever) disorder_ = step_ + 1;
+    if (first)
+      work_[j] = v;
+    else if (!fold(work_[j], v) && disorder_ == kNever)
+      disorder_ = step_ + 1;
   }
 
   Network& network_;
@@ -161,18 +172,18 @@ class DataMachine {
   Placement placement_;
   const Probe* probe_;
   std::array<uint32_t, kBufs> chunks_{};
-  std::vector<Value> values_;      // by place: out and scratch of all ranks
-  std::vector<uint32_t> stored_;   // by place
-  std::vector<uint32_t> queue_;    // by global message: index into messages_
+  std::vector<Value> values_;     // by place: out and scratch of all ranks
+  std::vector<uint32_t> stored_;  // by place
+  std::vector<uint32_t> queue_;   // by global message: index into messages_
   std::vector<Message> messages_;
-  std::vector<Value> pool_;        // blocks of messages
-  std::vector<std::vector<uint32_t>> free_;  // messages to be used again, by width of the count
-  std::vector<Value> work_;        // blocks of the step at hand
+  std::vector<Value> pool_;                        // blocks of messages
+  std::vector<std::vector<uint32_t>> free_;        // messages to be used again, by width of the count
+  std::vector<Value> work_;                        // blocks of the step at hand
   uint32_t popped_first_ = 0, popped_stride_ = 0;  // size classes of the message popped first
   uint32_t rank_ = 0, in_ = 0;
   const uint32_t* out_ = nullptr;
-  uint32_t step_ = 0;            // global, the one at hand
-  uint32_t disorder_ = kNever;   // 1 + the step that first folded out of the order of ranks
+  uint32_t step_ = 0;           // global, the one at hand
+  uint32_t disorder_ = kNever;  // 1 + the step that first folded out of the order of ranks
   uint64_t steps_ = 0;
   Status status_;
 };
@@ -188,7 +199,8 @@ bool DataMachine::load(const Step& s, const Cursor& c, bool first) {
     } else {
       const size_t at = place(rank_, b, chunk);
       if (stored_[at] == kNever) {
-        status_ = error(hktInvalidArgument, "%s loads %s, which nothing has stored", here(c).c_str(), chunk_name(b, chunk).c_str());
+        status_ = error(hktInvalidArgument, "%s loads %s, which nothing has stored", here(c).c_str(),
+                        chunk_name(b, chunk).c_str());
         return false;
       }
       v = values_[at];
@@ -215,9 +227,10 @@ bool DataMachine::pop(const Step& s, const Cursor& c, uint32_t k, bool first) {
   }
   if (m.count != s.count || (m.count > 0 && m.first != want) || (m.count > 1 && m.stride != want_stride)) {
     status_ = error(hktInvalidArgument,
-                    "%s expects %u blocks with the sizes of chunk %u + j * %u on %s; %s pushed %u blocks with those of chunk %u + j * %u",
-                    here(c).c_str(), s.count, want, want_stride, link_name(wiring_.links[link]).c_str(), step_name(plan_, wiring_, m.step).c_str(), m.count,
-                    m.first, m.stride);
+                    "%s expects %u blocks with the sizes of chunk %u + j * %u on %s; %s pushed %u blocks with those of "
+                    "chunk %u + j * %u",
+                    here(c).c_str(), s.count, want, want_stride, link_name(wiring_.links[link]).c_str(),
+                    step_name(plan_, wiring_, m.step).c_str(), m.count, m.first, m.stride);
     return false;
   }
   const Value* from = pool_.data() + m.values;
@@ -263,17 +276,23 @@ void DataMachine::execute(const Step& s, const Cursor& c) {
   if (failed()) return;
   ++steps_;
   step_ = wiring_.first_step[rank_] + plan_.ranks[rank_].lanes[c.lane].first + c.step;
-  uint32_t position = 0;
-  for (uint32_t k = 0; k < s.nrecv; ++k, ++position) {
-    if (s.has(kLoad) && position == s.self && !load(s, c, position++ == 0)) return;
-    if (!pop(s, c, k, position == 0)) return;
+  bool first = true;
+  for (uint32_t k = 0; k < s.nrecv; ++k) {
+    if (s.has(kLoad) && k == s.self) {
+      if (!load(s, c, first)) return;
+      first = false;
+    }
+    if (!pop(s, c, k, first)) return;
+    first = false;
   }
-  if (s.has(kLoad) && position == s.self && !load(s, c, position == 0)) return;
+  if (s.has(kLoad) && s.self == s.nrecv && !load(s, c, first)) return;
   const bool folds = s.operands() > 1;
   for (uint32_t j = 0; j < s.count; ++j) {
     Value& v = work_[j];
-    if (s.has(kPost)) apply_post(v, probe_);
-    else if (folds) v.order = mix64(v.order ^ kRoundOrder);
+    if (s.has(kPost))
+      apply_post(v, probe_);
+    else if (folds)
+      v.order = mix64(v.order ^ kRoundOrder);
   }
   if (s.has(kStore)) {
     const uint32_t chunks = chunks_[static_cast<size_t>(s.dst_buf())];
@@ -302,7 +321,8 @@ std::string explain(const Plan& plan, const Wiring& wiring, Placement placement,
       if (probe_field(v.b, 0) != 0)
         text += format(", %llu contributions to other chunks", static_cast<unsigned long long>(probe_field(v.b, 0)));
       if (reduces && probe_field(v.b, 1) != plan.info.nranks)
-        text += format(", pre applied %llu times for %u ranks", static_cast<unsigned long long>(probe_field(v.b, 1)), plan.info.nranks);
+        text += format(", pre applied %llu times for %u ranks", static_cast<unsigned long long>(probe_field(v.b, 1)),
+                       plan.info.nranks);
       if (reduces && probe_field(v.b, 2) != 1)
         text += format(", post applied %llu times", static_cast<unsigned long long>(probe_field(v.b, 2)));
     }
@@ -343,13 +363,15 @@ Result<DataReport> DataMachine::report(DataDemands demands) const {
       const uint32_t stored = stored_[place(r, Buf::out, c)];
       const Value& v = out(r, c);
       auto here = [&] {
-        return format("rank %u (%s): %s as left by %s", r, placed, chunk_name(Buf::out, c).c_str(),
-                      stored == kInput ? "the caller, for no step stores it" : step_name(plan_, wiring_, stored - 1).c_str());
+        return format(
+            "rank %u (%s): %s as left by %s", r, placed, chunk_name(Buf::out, c).c_str(),
+            stored == kInput ? "the caller, for no step stores it" : step_name(plan_, wiring_, stored - 1).c_str());
       };
       if (stored == kNever)
         return error(hktInvalidArgument, "rank %u (%s): no step stores %s", r, placed, chunk_name(Buf::out, c).c_str());
       if (v.a != want.a || v.b != want.b)
-        return error(hktInvalidArgument, "%s is wrong: %s", here().c_str(), explain(plan_, wiring_, placement_, r, c).c_str());
+        return error(hktInvalidArgument, "%s is wrong: %s", here().c_str(),
+                     explain(plan_, wiring_, placement_, r, c).c_str());
       report.rank_identical &= v.order == out(0, c).order;
       report.chunk_identical &= v.order == out(0, 0).order;
       report.order_is_rank &= !reduces || (v.lo == 0 && v.hi == info.nranks);
@@ -357,11 +379,12 @@ Result<DataReport> DataMachine::report(DataDemands demands) const {
       if (demands.rank_identical && !report.rank_identical)
         return error(hktInvalidArgument, "%s is another fold than at rank 0: their bits may differ", here().c_str());
       if (demands.order_is_rank && !report.order_is_rank)
-        return error(hktInvalidArgument, "%s is not folded in the order of ranks; the first to leave it is %s", here().c_str(),
-                     step_name(plan_, wiring_, disorder_ - 1).c_str());
+        return error(hktInvalidArgument, "%s is not folded in the order of ranks; the first to leave it is %s",
+                     here().c_str(), step_name(plan_, wiring_, disorder_ - 1).c_str());
     }
   }
   report.chunk_identical &= report.rank_identical;
+  if (report.chunk_identical) report.expression = out(0, 0).order;
   return report;
 }
 
@@ -377,19 +400,24 @@ Result<DataReport> run(const Plan& plan, const Wiring& wiring, Placement placeme
 
 Result<DataReport> verify_data(const Plan& plan, Placement placement, DataDemands demands) {
   HKT_ASSIGN(const Wiring wiring, wire(plan));
+  HKT_TRY(check_places(plan.info, 1));
   if (plan.info.collective == Collective::barrier) HKT_TRY(verify_barrier(plan, wiring));
   return run(plan, wiring, placement, demands);
 }
 
 Result<DataReport> verify_data(const Plan& plan, DataDemands demands) {
   HKT_ASSIGN(const Wiring wiring, wire(plan));
+  HKT_TRY(check_places(plan.info, 1));
   if (plan.info.collective == Collective::barrier) HKT_TRY(verify_barrier(plan, wiring));
   HKT_ASSIGN(const DataReport out_of_place, run(plan, wiring, Placement::out_of_place, demands));
   HKT_ASSIGN(const DataReport in_place, run(plan, wiring, Placement::in_place, demands));
-  return DataReport{out_of_place.rank_identical && in_place.rank_identical,
-                    out_of_place.chunk_identical && in_place.chunk_identical,
-                    out_of_place.order_is_rank && in_place.order_is_rank,
-                    mix64(out_of_place.expression) + in_place.expression, out_of_place.steps + in_place.steps};
+  DataReport both = out_of_place;
+  both.rank_identical &= in_place.rank_identical;
+  both.chunk_identical &= in_place.chunk_identical;
+  both.order_is_rank &= in_place.order_is_rank;
+  both.steps += in_place.steps;
+  if (both.expression != in_place.expression) both.expression = mix64(both.expression) + in_place.expression;
+  return both;
 }
 
 }  // namespace hocket

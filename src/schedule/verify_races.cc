@@ -1,8 +1,9 @@
 // The race pass: the accesses of every step against those before, by vector clocks.
 //
-// Per chunk and round it keeps the last write and the reads since, as events. A write must follow all of them, a read the write: whatever
-// comes earlier is ordered by that already. Two rounds (and as many more as a dependency looks back) show every race: order leads
-// forward in rounds only, so accesses that conflict in rounds q and q + d are ordered by those in between, or the pair q, q + 1 shows.
+// Per chunk and round it keeps the last write and the reads since, as events. A write must follow all of them, a read
+// the write: whatever comes earlier is ordered by that already. Two rounds (and as many more as a dependency looks
+// back) show every race: order leads forward in rounds only, so accesses that conflict in rounds q and q + d are
+// ordered by those in between, or the pair q, q + 1 shows.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -49,20 +50,20 @@ class RaceMachine {
   };
   // Last write and the reads since; `more` leads to reads that are not ordered among themselves.
   struct History {
-    Event write, read;
+    Moment write, read;
     uint32_t more = kNone;
   };
   struct Reader {
-    Event event;
+    Moment event;
     uint32_t next = kNone;
   };
 
-  Protocol protocol(const Link& l) const { return lowering_.protocol[l.tag]; }
+  Protocol protocol(const PlanLink& l) const { return lowering_.protocol[l.tag]; }
   History& history(const Place& p) { return histories_[index(p)]; }
   size_t index(const Place& p) const;
   Place place_of(size_t index) const;
   std::string name(const Place& p) const;
-  Error race(const Place& p, const char* what, const char* earlier_what, Event earlier) const;
+  Error race(const Place& p, const char* what, const char* earlier_what, Moment earlier) const;
   void read(uint32_t rank, Buf b, const Step& range, uint32_t first, uint32_t round);
   void write(uint32_t rank, Buf b, const Step& range, uint32_t first, uint32_t round);
   void read(const Place& p);
@@ -71,8 +72,9 @@ class RaceMachine {
   void still_there(const Step& s, const Cursor& c, uint32_t link, uint32_t rank, Buf b, uint32_t first);
   // The step that has pushed what is popped next on a mapped link.
   const Step& mapped_step(uint32_t link) const {
-    const Link& l = wiring_.links[link];
-    return plan_.ranks[l.source].steps[pushing_[l.first + network_.flow(link).popped % l.messages] - wiring_.first_step[l.source]];
+    const PlanLink& l = wiring_.links[link];
+    return plan_.ranks[l.source]
+        .steps[pushing_[l.first + network_.flow(link).popped % l.messages] - wiring_.first_step[l.source]];
   }
 
   Network& network_;
@@ -86,7 +88,8 @@ class RaceMachine {
   std::vector<History> histories_;
   std::vector<Reader> readers_;
   std::vector<uint32_t> free_readers_;
-  std::vector<uint32_t> pushing_, popping_;  // steps by message; empty unless a link is mapped (pushing) or direct (popping)
+  std::vector<uint32_t> pushing_,
+      popping_;  // steps by message; empty unless a link is mapped (pushing) or direct (popping)
   uint32_t rank_ = 0, first_in_ = 0;
   const uint32_t* out_ = nullptr;
   Status status_;
@@ -106,7 +109,7 @@ RaceMachine::RaceMachine(Network& network, const Lowering& lowering, Placement p
   for (uint32_t r = 0; r < plan_.info.nranks; ++r)
     for (size_t i = 0; i < per_rank_ && !plan_.ranks[r].lanes.empty(); ++i)
       histories_[r * per_rank_ + i].write = {wiring_.first_lane[r], kEntryTime};
-  for (const Link& l : wiring_.links) {
+  for (const PlanLink& l : wiring_.links) {
     if (protocol(l) == Protocol::mapped && pushing_.empty()) pushing_ = pushing_steps(plan_, wiring_);
     if (protocol(l) == Protocol::direct && popping_.empty()) popping_ = popping_steps(plan_, wiring_);
   }
@@ -136,10 +139,10 @@ std::string RaceMachine::name(const Place& p) const {
   return text;
 }
 
-Error RaceMachine::race(const Place& p, const char* what, const char* earlier_what, Event earlier) const {
+Error RaceMachine::race(const Place& p, const char* what, const char* earlier_what, Moment earlier) const {
   return error(hktInvalidArgument, "race (%s): %s %s %s, and nothing orders that after the %s by %s",
-               placement_ == Placement::in_place ? "in place" : "out of place", order_.name(order_.now()).c_str(), what, name(p).c_str(),
-               earlier_what, order_.name(earlier).c_str());
+               placement_ == Placement::in_place ? "in place" : "out of place", order_.name(order_.now()).c_str(), what,
+               name(p).c_str(), earlier_what, order_.name(earlier).c_str());
 }
 
 void RaceMachine::drop_readers(History& h) {
@@ -172,7 +175,7 @@ void RaceMachine::read(const Place& p) {
 
 void RaceMachine::write(const Place& p) {
   History& h = history(p);
-  Event earlier = h.write;
+  Moment earlier = h.write;
   const char* what = "write";
   if (order_.before(h.write)) {
     what = "read";
@@ -197,20 +200,22 @@ void RaceMachine::write(uint32_t rank, Buf b, const Step& range, uint32_t first,
     write({rank, b, block(first, range.stride, j, chunks_[static_cast<size_t>(b)]), b == Buf::scratch ? 0 : round});
 }
 
-// A message that does not travel in a slot must find its chunk, when it is popped, as it was pushed: not written again, though the write
-// be ordered, and, where the push has written the chunk itself, not read as if it were still the old one.
+// A message that does not travel in a slot must find its chunk, when it is popped, as it was pushed: not written again,
+// though the write be ordered, and, where the push has written the chunk itself, not read as if it were still the old
+// one.
 void RaceMachine::still_there(const Step& s, const Cursor& c, uint32_t link, uint32_t rank, Buf b, uint32_t first) {
-  const Link& l = wiring_.links[link];
+  const PlanLink& l = wiring_.links[link];
   const bool direct = protocol(l) == Protocol::direct;
   for (uint32_t j = 0; j < s.count && !failed(); ++j) {
     const Place p{rank, b, block(first, s.stride, j, chunks_[static_cast<size_t>(b)]), b == Buf::scratch ? 0 : c.round};
     const History& h = history(p);
     const bool overwritten = direct ? !(h.write == order_.sender(link)) : !order_.sender_knows(link, h.write);
     if (!overwritten && !(direct && h.read.time != 0)) continue;
-    status_ = error(hktInvalidArgument, "race (%s): %s round %u takes the message of %s that lies in %s, but %s has %s it meanwhile",
-                    placement_ == Placement::in_place ? "in place" : "out of place", step_name(plan_, rank_, c.lane, c.step).c_str(), c.round,
-                    link_name(l).c_str(), name(p).c_str(), order_.name(overwritten ? h.write : h.read).c_str(),
-                    overwritten ? "written" : "read");
+    status_ = error(hktInvalidArgument,
+                    "race (%s): %s round %u takes the message of %s that lies in %s, but %s has %s it meanwhile",
+                    placement_ == Placement::in_place ? "in place" : "out of place",
+                    step_name(plan_, rank_, c.lane, c.step).c_str(), c.round, link_name(l).c_str(), name(p).c_str(),
+                    order_.name(overwritten ? h.write : h.read).c_str(), overwritten ? "written" : "read");
   }
 }
 
@@ -218,7 +223,7 @@ void RaceMachine::execute(const Step& s, const Cursor& c) {
   if (failed()) return;
   for (uint32_t k = 0; k < s.nrecv && s.count > 0; ++k) {
     const uint32_t link = first_in_ + s.recv + k;
-    const Link& l = wiring_.links[link];
+    const PlanLink& l = wiring_.links[link];
     if (protocol(l) == Protocol::mapped) {
       const Step& from = mapped_step(link);
       still_there(s, c, link, l.source, value_buf(from), value_chunk(from));
@@ -229,7 +234,7 @@ void RaceMachine::execute(const Step& s, const Cursor& c) {
   order_.begin(s, c);
   bool is_there = false;  // what the step stores: its producer has written it
   for (uint32_t k = 0; k < s.nrecv && s.count > 0; ++k) {
-    const Link& l = wiring_.links[first_in_ + s.recv + k];
+    const PlanLink& l = wiring_.links[first_in_ + s.recv + k];
     if (protocol(l) == Protocol::direct) is_there = true;
     if (protocol(l) != Protocol::mapped) continue;
     const Step& from = mapped_step(first_in_ + s.recv + k);
@@ -240,7 +245,7 @@ void RaceMachine::execute(const Step& s, const Cursor& c) {
   if (s.has(kStore) && is_there) read(rank_, s.dst_buf(), s, s.dst, c.round);
   for (uint32_t k = 0; k < s.nsend && s.count > 0; ++k) {
     const uint32_t link = out_[s.send + k];
-    const Link& l = wiring_.links[link];
+    const PlanLink& l = wiring_.links[link];
     if (protocol(l) != Protocol::direct) continue;
     const uint32_t message = l.first + network_.flow(link).pushed % l.messages;
     const Step& to = plan_.ranks[l.destination].steps[popping_[message] - wiring_.first_step[l.destination]];
@@ -253,18 +258,18 @@ Status RaceMachine::check_returns() const {
   for (uint32_t r = 0; r < plan_.info.nranks; ++r) {
     if (plan_.ranks[r].lanes.empty()) continue;
     const std::vector<uint32_t> clock = order_.returned(r);
-    auto late = [&](Event e) { return clock[e.lane] < e.time; };
+    auto late = [&](Moment e) { return clock[e.lane] < e.time; };
     for (size_t i = r * per_rank_; i < (r + 1) * per_rank_; ++i) {
       const History& h = histories_[i];
-      Event e = h.write;
+      Moment e = h.write;
       const bool writes = late(e);
       if (!writes) {
         e = h.read;
         for (uint32_t k = h.more; k != kNone && !late(e); k = readers_[k].next) e = readers_[k].event;
       }
       if (late(e))
-        return error(hktInvalidArgument, "rank %u may have returned from the call while %s still %s %s", r, order_.name(e).c_str(),
-                     writes ? "writes" : "reads", name(place_of(i)).c_str());
+        return error(hktInvalidArgument, "rank %u may have returned from the call while %s still %s %s", r,
+                     order_.name(e).c_str(), writes ? "writes" : "reads", name(place_of(i)).c_str());
     }
   }
   return {};
@@ -282,6 +287,7 @@ Status verify_races(const Plan& plan, const Lowering& lowering, Placement placem
       for (const Dep& d : r.deps) lag = std::max(lag, uint32_t{d.lag});
     rounds = lag + 2;
   }
+  HKT_TRY(check_places(plan.info, rounds));
   if (uint64_t{wiring.messages} * rounds >= kNone)
     return error(hktInvalidArgument, "%u messages in each of %u rounds are too many to check", wiring.messages, rounds);
   Network network(plan, wiring, rounds, Room::bounded);

@@ -32,7 +32,8 @@ void number(const Plan& plan, Wiring& w) {
 // Pairs every out entry with the in entry of its peer.
 Status join_tables(const Plan& plan, Wiring& w) {
   const uint32_t n = plan.info.nranks;
-  // Out entries ordered by destination (a counting sort), so that one table of n * tags places serves every destination.
+  // Out entries ordered by destination (a counting sort), so that one table of n * tags places serves every
+  // destination.
   std::vector<uint32_t> start(n + 1, 0);
   for (const RankPlan& p : plan.ranks)
     for (const Peer& peer : p.out) ++start[peer.rank + 1];
@@ -53,8 +54,9 @@ Status join_tables(const Plan& plan, Wiring& w) {
     for (uint32_t k = 0; k < table.size(); ++k) {
       uint32_t& at = place[size_t{table[k].rank} * kMaxTags + table[k].tag];
       if (at != kNone)
-        return error(hktInvalidArgument, "rank %u: in table entry %u: rank %u tag %u is listed twice, entry %u has it already (%s)", r,
-                     k, table[k].rank, table[k].tag, at, link_user(plan.ranks[r], r, Table::in, k).c_str());
+        return error(hktInvalidArgument,
+                     "rank %u: in table entry %u: rank %u tag %u is listed twice, entry %u has it already (%s)", r, k,
+                     table[k].rank, table[k].tag, at, link_user(plan.ranks[r], r, Table::in, k).c_str());
       at = k;
     }
     for (uint32_t e = start[r]; e < start[r + 1]; ++e) {
@@ -63,8 +65,10 @@ Status join_tables(const Plan& plan, Wiring& w) {
       const uint32_t k = place[size_t{from.source} * kMaxTags + tag];
       if (k == kNone)
         return error(hktInvalidArgument,
-                     "rank %u: out table entry %u: rank %u tag %u is not in that rank's in table, or is in this table twice (%s)",
-                     from.source, from.out, r, tag, link_user(plan.ranks[from.source], from.source, Table::out, from.out).c_str());
+                     "rank %u: out table entry %u: rank %u tag %u is not in that rank's in table, or is in this table "
+                     "twice (%s)",
+                     from.source, from.out, r, tag,
+                     link_user(plan.ranks[from.source], from.source, Table::out, from.out).c_str());
       place[size_t{from.source} * kMaxTags + tag] = kNone;
       const uint32_t id = w.first_in[r] + k;
       w.links[id] = {from.source, r, from.out, tag, kNone, kNone, 0, 0};
@@ -72,7 +76,8 @@ Status join_tables(const Plan& plan, Wiring& w) {
     }
     for (uint32_t k = 0; k < table.size(); ++k)
       if (place[size_t{table[k].rank} * kMaxTags + table[k].tag] != kNone)
-        return error(hktInvalidArgument, "rank %u: in table entry %u: rank %u tag %u is not in that rank's out table (%s)", r, k,
+        return error(hktInvalidArgument,
+                     "rank %u: in table entry %u: rank %u tag %u is not in that rank's out table (%s)", r, k,
                      table[k].rank, table[k].tag, link_user(plan.ranks[r], r, Table::in, k).c_str());
   }
   return {};
@@ -80,7 +85,7 @@ Status join_tables(const Plan& plan, Wiring& w) {
 
 // The global step with the k-th push (or pop) of a link.
 uint32_t find_use(const Plan& plan, const Wiring& w, uint32_t link, uint32_t k, bool sends) {
-  const Link& l = w.links[link];
+  const PlanLink& l = w.links[link];
   const uint32_t rank = sends ? l.source : l.destination;
   const uint32_t entry = sends ? l.out : link - w.first_in[l.destination];
   const RankPlan& p = plan.ranks[rank];
@@ -102,7 +107,7 @@ Status count_messages(const Plan& plan, Wiring& w) {
         const Step& s = p.steps[p.lanes[lane].first + i];
         for (uint32_t k = 0; k < s.nrecv; ++k) {
           const uint32_t link = w.first_in[r] + s.recv + k;
-          Link& l = w.links[link];
+          PlanLink& l = w.links[link];
           if (l.consumer != id && l.consumer != kNone)
             return error(hktInvalidArgument, "%s pops %s, which lane %u pops already: one lane pops a link",
                          step_name(p, r, lane, i).c_str(), link_name(l).c_str(), l.consumer - w.first_lane[r]);
@@ -110,7 +115,7 @@ Status count_messages(const Plan& plan, Wiring& w) {
           ++pops[link];
         }
         for (uint32_t k = 0; k < s.nsend; ++k) {
-          Link& l = w.links[w.out[w.first_out[r] + s.send + k]];
+          PlanLink& l = w.links[w.out[w.first_out[r] + s.send + k]];
           if (l.producer != id && l.producer != kNone)
             return error(hktInvalidArgument, "%s pushes %s, which lane %u pushes already: one lane pushes a link",
                          step_name(p, r, lane, i).c_str(), link_name(l).c_str(), l.producer - w.first_lane[r]);
@@ -122,21 +127,43 @@ Status count_messages(const Plan& plan, Wiring& w) {
   }
   uint64_t total = 0;
   for (uint32_t id = 0; id < w.links.size(); ++id) {
-    Link& l = w.links[id];
+    PlanLink& l = w.links[id];
     if (l.messages != pops[id]) {
       const bool extra_push = l.messages > pops[id];
       const uint32_t step = find_use(plan, w, id, std::min(l.messages, pops[id]), extra_push);
-      return error(hktInvalidArgument, "%s: %u pushes but %u pops in a round; nothing %s the one of %s", link_name(l).c_str(), l.messages,
-                   pops[id], extra_push ? "pops" : "pushes", step_name(plan, w, step).c_str());
+      return error(hktInvalidArgument, "%s: %u pushes but %u pops in a round; nothing %s the one of %s",
+                   link_name(l).c_str(), l.messages, pops[id], extra_push ? "pops" : "pushes",
+                   step_name(plan, w, step).c_str());
     }
     if (l.messages == 0)
-      return error(hktInvalidArgument, "rank %u: out table entry %u: %s is used by no step", l.source, l.out, link_name(l).c_str());
+      return error(hktInvalidArgument, "rank %u: out table entry %u: %s is used by no step", l.source, l.out,
+                   link_name(l).c_str());
     l.first = static_cast<uint32_t>(total);
     total += l.messages;
   }
   if (total >= kNone) return error(hktInvalidArgument, "the plan has more than %u messages in a round", kNone - 1);
   w.messages = static_cast<uint32_t>(total);
   return {};
+}
+
+// Scratch that no step of any rank names is memory for nothing.
+Status check_scratch(const Plan& plan) {
+  const uint32_t user = plan.info.chunks[1], scratch = plan.info.chunks[2];
+  uint32_t used = 0;  // up to the highest chunk named
+  auto name = [&](const Step& s, uint32_t first) {
+    for (uint32_t j = 0; j < s.count && used < scratch; ++j)
+      used = std::max(used, block(first, s.stride, j, scratch) + 1);
+  };
+  for (const RankPlan& r : plan.ranks) {
+    for (const Step& s : r.steps) {
+      if (used == scratch) return {};
+      if (s.has(kLoad) && s.src_buf() == Buf::scratch) name(s, s.src);
+      if (s.has(kStore) && s.dst_buf() == Buf::scratch) name(s, s.dst);
+    }
+  }
+  if (scratch - used < user || used == scratch) return {};
+  return error(hktInvalidArgument, "the plan declares %u chunks of scratch, its steps name none above %u", scratch,
+               used);
 }
 
 }  // namespace
@@ -148,8 +175,10 @@ uint32_t Wiring::rank_of_step(uint32_t step) const {
 
 Result<Wiring> wire(const Plan& plan) {
   const PlanInfo& info = plan.info;
+  HKT_TRY(validate(info));
   if (plan.ranks.size() != info.nranks)
-    return error(hktInvalidArgument, "the plan is for %u ranks but holds the steps of %zu", info.nranks, plan.ranks.size());
+    return error(hktInvalidArgument, "the plan is for %u ranks but holds the steps of %zu", info.nranks,
+                 plan.ranks.size());
   uint64_t steps = 0, links = 0;
   uint32_t widest = 0, widest_step = 0;
   for (uint32_t r = 0; r < info.nranks; ++r) {
@@ -168,11 +197,21 @@ Result<Wiring> wire(const Plan& plan) {
   Wiring w;
   number(plan, w);
   if (widest != info.message_blocks)
-    return error(hktInvalidArgument, "the plan declares messages of at most %u blocks, its steps push at most %u: %s", info.message_blocks,
-                 widest, widest ? step_name(plan, w, widest_step).c_str() : "no step pushes a block");
+    return error(hktInvalidArgument, "the plan declares messages of at most %u blocks, its steps push at most %u: %s",
+                 info.message_blocks, widest,
+                 widest ? step_name(plan, w, widest_step).c_str() : "no step pushes a block");
+  HKT_TRY(check_scratch(plan));
   HKT_TRY(join_tables(plan, w));
   HKT_TRY(count_messages(plan, w));
   return w;
+}
+
+Status check_places(const PlanInfo& info, uint32_t rounds) {
+  const uint64_t per_rank = uint64_t{rounds} * (uint64_t{info.chunks[0]} + info.chunks[1]) + info.chunks[2];
+  if (per_rank <= kMaxPlaces / info.nranks) return {};
+  return error(hktInvalidArgument, "too large to verify: %llu chunks in %u rounds of %u ranks, at most %llu in all",
+               static_cast<unsigned long long>(per_rank), rounds, info.nranks,
+               static_cast<unsigned long long>(kMaxPlaces));
 }
 
 std::vector<uint32_t> pushing_steps(const Plan& plan, const Wiring& w) {
@@ -218,9 +257,11 @@ std::string chunk_name(Buf b, uint32_t chunk) { return format("chunk %u of %s", 
 std::string step_name(const RankPlan& plan, uint32_t rank, uint32_t lane, uint32_t step) {
   const Step& s = plan.steps[plan.lanes[lane].first + step];
   std::string name = format("rank %u lane %u step %u", rank, lane, step);
-  if (!s.has(kStore) && !s.has(kLoad)) return name + (s.count == 0 ? " (no chunk)" : format(" (%u blocks of no chunk)", s.count));
+  if (!s.has(kStore) && !s.has(kLoad))
+    return name + (s.count == 0 ? " (no chunk)" : format(" (%u blocks of no chunk)", s.count));
   if (s.count <= 1) return name + " (" + chunk_name(value_buf(s), value_chunk(s)) + ")";
-  return name + format(" (chunk %u + j * %u, j < %u, of %s)", value_chunk(s), s.stride, s.count, buf_name(value_buf(s)));
+  return name +
+         format(" (chunk %u + j * %u, j < %u, of %s)", value_chunk(s), s.stride, s.count, buf_name(value_buf(s)));
 }
 
 std::string step_name(const Plan& plan, uint32_t rank, uint32_t lane, uint32_t step) {
@@ -247,6 +288,6 @@ std::string link_user(const RankPlan& plan, uint32_t rank, Table table, uint32_t
   return "used by no step";
 }
 
-std::string link_name(const Link& l) { return format("link %u -> %u tag %u", l.source, l.destination, l.tag); }
+std::string link_name(const PlanLink& l) { return format("link %u -> %u tag %u", l.source, l.destination, l.tag); }
 
 }  // namespace hocket

@@ -7,6 +7,7 @@ namespace hocket::select {
 namespace {
 
 constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
+constexpr uint64_t kLearnFrom = 1 * KiB;  // below, a message is a line or a few, which are better in the cache
 
 // The static table. Crossovers are ratios of latencies to bandwidths that hold on the machines measured so far
 // (docs/tuning.md); a cost model fed with the floors of the host takes their place later.
@@ -41,6 +42,9 @@ Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
     case Collective::barrier: break;
   }
   c.planner = find_planner(collective, name);
+  c.learn_stores = f.hosts < f.nranks && bytes >= kLearnFrom;
+  // An output that cannot stay in the cache need not go through it.
+  c.stream_out = f.cache_bytes != 0 && bytes > f.cache_bytes / 2;
   return c;
 }
 

@@ -9,14 +9,14 @@
 
 #include "algorithms/catalog.h"
 #include "base/result.h"
-#include "kernels/reduce_cpu.h"
 
 namespace hocket::select {
 
 struct Choice {
   const CatalogEntry* planner = nullptr;
-  uint32_t message_bytes = 0;                                  // payload of a message at most; <= the slot size
-  kernels::Stores out_stores = kernels::Stores::temporal;      // for the last write of the output
+  uint32_t message_bytes = 0;   // payload of a message at most; <= the slot size
+  bool stream_out = false;      // write the output past the caches
+  bool learn_stores = false;    // find out whether messages are better written past the caches
 };
 
 // What the choice depends on; identical on all ranks by construction (agreed at bring-up).

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "inprocess/world.h"
-#include "kernels/reduce_cpu.h"
+#include "base/types.h"
 
 namespace hocket::test {
 namespace {
@@ -134,7 +134,7 @@ void check_type(Communicator& comm, hktDataType_t type, hktRedOp_t op) {
       }
     }
     if (op == hktAvg) want = static_cast<T>(want / static_cast<T>(n));
-    ASSERT_EQ(data[i], want) << kernels::type_name(type) << " " << kernels::op_name(op) << " element " << i;
+    ASSERT_EQ(data[i], want) << type_name(type) << " " << op_name(op) << " element " << i;
   }
 }
 
@@ -161,7 +161,7 @@ void check_16bit(Communicator& comm, hktDataType_t type, hktRedOp_t op) {
       want = op == hktProd ? want * v : op == hktMax ? std::max(want, v) : op == hktMin ? std::min(want, v) : want + v;
     }
     if (op == hktAvg) want /= static_cast<float>(comm.size());
-    ASSERT_EQ(data[i], bits16(type, want)) << kernels::type_name(type) << " " << kernels::op_name(op) << " element " << i;
+    ASSERT_EQ(data[i], bits16(type, want)) << type_name(type) << " " << op_name(op) << " element " << i;
   }
 }
 

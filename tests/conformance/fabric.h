@@ -89,6 +89,13 @@ class TransportTest : public testing::TestWithParam<FabricMaker> {
   std::vector<Rank> ranks_;
 };
 
+// The fault that a transport knows of; hktSuccess if none.
+inline Fault fault_of(Transport& transport) { return transport.fault().value_or(Fault{}); }
+// The call that a peer has announced; number 0 if none is known.
+inline CallRecord call_of(const Transport& transport, int peer, uint64_t seq) {
+  return transport.announced(peer, seq).value_or(CallRecord{});
+}
+
 // Tests with ranks that die.
 class MortalTransportTest : public TransportTest {};
 

@@ -1,6 +1,6 @@
-// Every planner of the catalogue for every number of ranks: the data pass up to 512 ranks, in and out of place, the race pass up
-// to 128 with deep and with shallow links, and without copies where a planner is meant for that. HOCKET_TEST_FULL=1 goes
-// further, a build with sanitizers less far.
+// Every planner of the catalogue for every number of ranks: the data pass up to 512 ranks, in and out of place, the
+// race pass up to 128 with deep and with shallow links, and without copies where a planner is meant for that.
+// HOCKET_TEST_FULL=1 goes further, a build with sanitizers less far.
 #include <malloc.h>
 
 #include <algorithm>
@@ -20,11 +20,12 @@ struct Promise {
   const char* name;
   bool chunk_identical, order_is_rank;
 };
-constexpr Promise kPromises[] = {{"ring", false, false},     {"recursive_doubling", true, true}, {"one_shot", true, true},
-                                 {"two_shot", true, true},   {"double_tree", false, false},      {"binomial", true, true},
-                                 {"chain", true, true},      {"dissemination", true, true}};
+constexpr Promise kPromises[] = {{"ring", false, false},   {"recursive_doubling", true, true}, {"one_shot", true, true},
+                                 {"two_shot", true, true}, {"double_tree", false, false},      {"binomial", true, true},
+                                 {"chain", true, true},    {"dissemination", true, true}};
 
-// How a planner's links go without copies, by tag, and whether a rank must wait for the reads of others before it returns.
+// How a planner's links go without copies, by tag, and whether a rank must wait for the reads of others before it
+// returns.
 struct ZeroCopy {
   const char* name;
   std::array<Protocol, kMaxTags> protocol;
@@ -89,8 +90,9 @@ void run_all(uint32_t most, const std::function<std::string(const Job&, const Pl
 
 TEST(Exhaustive, every_planner_is_in_the_table_of_promises) {
   for (const CatalogEntry& e : catalog())
-    EXPECT_TRUE(std::any_of(std::begin(kPromises), std::end(kPromises), [&](const Promise& p) { return std::string(p.name) == e.name; }))
-        << e.name;
+    EXPECT_TRUE(std::any_of(std::begin(kPromises), std::end(kPromises), [&](const Promise& p) {
+      return std::string(p.name) == e.name;
+    })) << e.name;
 }
 
 TEST(Exhaustive, data_pass_in_and_out_of_place) {
@@ -104,7 +106,8 @@ TEST(Exhaustive, data_pass_in_and_out_of_place) {
       if (p.name != std::string(job.entry->name)) continue;
       if (p.chunk_identical && !report->chunk_identical) return "chunks differ in their fold";
       if (p.order_is_rank && !report->order_is_rank) return "not folded in the order of ranks";
-      if (job.n > 2 && !p.chunk_identical && report->chunk_identical) return "better than promised: chunks share one fold";
+      if (job.n > 2 && !p.chunk_identical && report->chunk_identical)
+        return "better than promised: chunks share one fold";
     }
     return {};
   });

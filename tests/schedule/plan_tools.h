@@ -102,7 +102,8 @@ inline Plan two_ahead() {
   return by_hand(Collective::all_reduce, 2, 0, {side(0), side(1)});
 }
 
-// Two-shot of two ranks in one lane, which keeps a copy of the operand that it has sent away before it receives the result.
+// Two-shot of two ranks in one lane, which keeps a copy of the operand that it has sent away before it receives the
+// result.
 inline Plan two_shot_with_copy() {
   auto side = [](uint32_t rank) {
     const uint32_t peer = 1 - rank;
@@ -113,6 +114,21 @@ inline Plan two_shot_with_copy() {
                      Step{}.load(Buf::in, peer).store(Buf::scratch, peer), Step{}.pop(1).store(Buf::out, peer)}}};
   };
   return by_hand(Collective::all_reduce, 2, 2, {side(0), side(1)});
+}
+
+// All-reduce of two ranks over 4 chunks: rank 0 owns the even ones, rank 1 the odd ones, a message is two blocks with a
+// stride. Operands wait in scratch for the fold.
+inline Plan strided() {
+  auto side = [](uint32_t rank) {
+    const uint32_t peer = 1 - rank;
+    return Program{{{peer, 0, 0}, {peer, 1, 0}},
+                   {{peer, 0, 0}, {peer, 1, 0}},
+                   {{Step{}.load(Buf::in, peer).pre().blocks(2, 2).push(0),
+                     Step{}.load(Buf::in, rank).pre().store(Buf::scratch, rank).blocks(2, 2),
+                     Step{}.pop(0).load(Buf::scratch, rank, rank).post().store(Buf::out, rank).blocks(2, 2).push(1),
+                     Step{}.pop(1).store(Buf::out, peer).blocks(2, 2)}}};
+  };
+  return by_hand(Collective::all_reduce, 4, 4, {side(0), side(1)});
 }
 
 inline Lowering slots(uint32_t depth, uint32_t ack_batch) {

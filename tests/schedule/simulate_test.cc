@@ -262,6 +262,9 @@ TEST(Refuses, WhatCannotBeTimed) {
   net.gamma_us_per_byte = std::nan("");
   EXPECT_NE(refusal(ring, net, bytes(64)).find("nan"), std::string::npos);
   call = bytes(64);
+  call.slot_bytes = 63;
+  EXPECT_NE(refusal(ring, uniform(), call).find("slots of 63 bytes are too small"), std::string::npos);
+  call = bytes(64);
   call.max_steps = 27;
   EXPECT_NE(refusal(ring, uniform(), call).find("28 steps"), std::string::npos) << refusal(ring, uniform(), call);
   EXPECT_NE(refusal(PlannerSource<OneShot>(OneShot{5000}), uniform(), bytes(64)).find("links"), std::string::npos);

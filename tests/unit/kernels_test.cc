@@ -1,4 +1,5 @@
 // The reduction kernels against a scalar reference, on every instruction set that this processor has.
+#include "base/types.h"
 #include "kernels/reduce_cpu.h"
 
 #include <gtest/gtest.h>

@@ -25,17 +25,15 @@ RingMemory::~RingMemory() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
-Channel::Channel(const RingGeometry& geometry, Ends ends, RingMemory near)
-    : geometry_(geometry), ends_(ends), near_(std::move(near)) {}
+Channel::Channel(const RingGeometry& geometry, Ends ends, Memory memory, const std::optional<Faults>& faults)
+    : geometry_(geometry), ends_(ends), memory_(std::move(memory)), faults_(faults.value_or(Faults{})) {}
 
 Result<std::shared_ptr<Channel>> Channel::make(const RingGeometry& geometry, Ends ends,
                                                const std::optional<Faults>& faults, uint64_t seed) {
   HKT_ASSIGN(RingMemory near, RingMemory::make(geometry));
-  std::shared_ptr<Channel> channel(new Channel(geometry, ends, std::move(near)));
-  if (!faults) return channel;
+  if (!faults) return std::shared_ptr<Channel>(new Channel(geometry, ends, {std::move(near), RingMemory()}, faults));
   HKT_ASSIGN(RingMemory far, RingMemory::make(geometry));
-  channel->far_.emplace(std::move(far));
-  channel->faults_ = faults;
+  std::shared_ptr<Channel> channel(new Channel(geometry, ends, {std::move(near), std::move(far)}, faults));
   MutexLock lock(channel->mutex_);
   channel->random_.seed(seed);
   return channel;
@@ -45,8 +43,8 @@ void Channel::pushed(uint64_t number, uint32_t bytes) {
   {
     MutexLock lock(mutex_);
     // Both numbers are drawn for every message: a link's n-th message fares the same whatever happened to others.
-    const bool lost = random_() % 1'000'000 < faults_->drop_per_million;
-    const auto delay = static_cast<int64_t>(random_() % (static_cast<uint64_t>(faults_->max_delay_ns) + 1));
+    const bool lost = random_() % 1'000'000 < faults_.drop_per_million;
+    const auto delay = static_cast<int64_t>(random_() % (static_cast<uint64_t>(faults_.max_delay_ns) + 1));
     if (lost || std::exchange(drop_next_, false)) return;
     const int64_t due = now_ns() + delay;
     // Never before the one ahead of it: a link is a FIFO.
@@ -59,14 +57,14 @@ void Channel::popped(uint64_t count) {
   MutexLock lock(mutex_);
   if (cut_) return;
   // Release: the consumer has finished reading, and we with copying.
-  word(near_.data(), 0).store(count, std::memory_order_release);
+  memory_.near.word(0).store(count, std::memory_order_release);
   ends_.from->ring(Fence::full);
 }
 
 bool Channel::deliver() {
   MutexLock lock(mutex_);
   bool moved = false;
-  while (!cut_ && !under_way_.empty() && (faults_->max_delay_ns == 0 || under_way_.front().due_ns <= now_ns())) {
+  while (!cut_ && !under_way_.empty() && (faults_.max_delay_ns == 0 || under_way_.front().due_ns <= now_ns())) {
     copy(under_way_.front());
     under_way_.pop_front();
     moved = true;
@@ -78,9 +76,9 @@ bool Channel::deliver() {
 void Channel::copy(const Message& message) {
   const uint64_t slot = RingGeometry::kFirstSlot + (message.number & (geometry_.depth - 1)) * geometry_.stride();
   const uint64_t payload = slot + (message.bytes <= RingGeometry::kInline ? sizeof(uint64_t) : RingGeometry::kHeader);
-  std::memcpy(far_->data() + payload, near_.data() + payload, message.bytes);
-  const uint64_t tag = word(near_.data(), slot).load(std::memory_order_relaxed);  // our lock orders it after the push
-  word(far_->data(), slot).store(tag, std::memory_order_release);
+  std::memcpy(memory_.far.data() + payload, memory_.near.data() + payload, message.bytes);
+  const uint64_t tag = memory_.near.word(slot).load(std::memory_order_relaxed);  // our lock orders it after the push
+  memory_.far.word(slot).store(tag, std::memory_order_release);
 }
 
 bool Channel::empty() const {

@@ -12,19 +12,23 @@
 
 namespace hocket::loopback {
 
-// Anonymous memory, zeroed, touched only where it is used.
+// Anonymous memory, zeroed, touched only where it is used. Default-made: none.
 class RingMemory {
  public:
+  RingMemory() = default;
   static Result<RingMemory> make(const RingGeometry& geometry);
   RingMemory(RingMemory&& other) noexcept;
   RingMemory& operator=(RingMemory&&) = delete;
   ~RingMemory();
   unsigned char* data() const { return data_; }
+  std::atomic<uint64_t>& word(uint64_t offset) const {
+    return *reinterpret_cast<std::atomic<uint64_t>*>(data_ + offset);
+  }
 
  private:
   RingMemory(unsigned char* data, uint64_t bytes) : data_(data), bytes_(bytes) {}
-  unsigned char* data_;
-  uint64_t bytes_;
+  unsigned char* data_ = nullptr;
+  uint64_t bytes_ = 0;
 };
 
 class Channel {
@@ -37,9 +41,9 @@ class Channel {
   static Result<std::shared_ptr<Channel>> make(const RingGeometry& geometry, Ends ends,
                                                const std::optional<Faults>& faults, uint64_t seed);
 
-  bool pumped() const { return faults_.has_value(); }
-  unsigned char* send_ring() const { return near_.data(); }
-  unsigned char* recv_ring() const { return pumped() ? far_->data() : near_.data(); }
+  bool pumped() const { return memory_.far.data() != nullptr; }
+  unsigned char* send_ring() const { return memory_.near.data(); }
+  unsigned char* recv_ring() const { return pumped() ? memory_.far.data() : memory_.near.data(); }
   Doorbell* from_bell() const { return ends_.from; }
   Doorbell* to_bell() const { return ends_.to; }
 
@@ -58,17 +62,17 @@ class Channel {
     uint32_t bytes;
     int64_t due_ns;
   };
-  Channel(const RingGeometry& geometry, Ends ends, RingMemory near);
-  std::atomic<uint64_t>& word(unsigned char* ring, uint64_t offset) const {
-    return *reinterpret_cast<std::atomic<uint64_t>*>(ring + offset);
-  }
+  struct Memory {
+    RingMemory near;  // the producer's ring, or the only one
+    RingMemory far;   // the consumer's when there is a pump
+  };
+  Channel(const RingGeometry& geometry, Ends ends, Memory memory, const std::optional<Faults>& faults);
   void copy(const Message& message) HKT_REQUIRES(mutex_);
 
   const RingGeometry geometry_;
   const Ends ends_;
-  RingMemory near_;  // the producer's
-  std::optional<RingMemory> far_;
-  std::optional<Faults> faults_;
+  const Memory memory_;
+  const Faults faults_;
   mutable Mutex mutex_;
   std::deque<Message> under_way_ HKT_GUARDED_BY(mutex_);
   std::mt19937_64 random_ HKT_GUARDED_BY(mutex_);

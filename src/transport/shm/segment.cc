@@ -194,9 +194,7 @@ Result<std::shared_ptr<Segment>> Segment::map(Fd fd, const GroupConfig& config) 
 
 Segment::~Segment() {
   if (base_ == nullptr) return;
-  if (getpid() == creator_pid_)
-    for (int i = 0; i < ranks_; ++i)
-      if (own(i)) leave(i);
+  for (int i = 0; i < ranks_; ++i) leave(i);
   munmap(base_, layout_.bytes());
 }
 

@@ -49,7 +49,7 @@ class TcpTransport final : public Transport, private Pump {
  public:
   // Listens; ready to be connected to. The other ranks need contact().
   static Result<std::unique_ptr<TcpTransport>> listen(const Config& config);
-  // Says goodbye and sees to it that all that was sent arrives, or that 5 s have passed (0.1 s after a fault).
+  // Says goodbye and sees to it that all that was sent arrives, or that 5 s have passed (0.5 s after a fault).
   ~TcpTransport() override;
   TcpTransport(const TcpTransport&) = delete;
   TcpTransport& operator=(const TcpTransport&) = delete;
@@ -87,7 +87,7 @@ class TcpTransport final : public Transport, private Pump {
   static constexpr uint64_t kAnnounceCalls = 32;     // the same in calls: nobody's log may get holes
   static constexpr int64_t kWatchAfterNs = 1'000'000'000;  // of waiting for a higher rank to connect
   static constexpr int64_t kGoodbyeNs = 5'000'000'000;
-  static constexpr int64_t kFaultGoodbyeNs = 100'000'000;
+  static constexpr int64_t kFaultGoodbyeNs = 500'000'000;
 
   TcpTransport(const Config& config, Fd epoll, Fd wake);
   void pushed(Link& link, uint32_t bytes) override HKT_EXCLUDES(turn_);

@@ -1,6 +1,6 @@
-#include "kernels/reduce_cpu.h"
+#include "base/types.h"
 
-namespace hocket::kernels {
+namespace hocket {
 namespace {
 
 struct TypeFacts {
@@ -76,4 +76,4 @@ const char* op_name(hktRedOp_t op) {
   return kNoType.name;
 }
 
-}  // namespace hocket::kernels
+}  // namespace hocket

@@ -1,0 +1,174 @@
+#include "perf_options.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "algorithms/catalog.h"
+#include "commands.h"
+#include "base/types.h"
+
+namespace hocket::tool {
+namespace {
+
+constexpr std::array kTypes = {hktInt8,  hktUint8,  hktInt16,   hktUint16,   hktInt32,   hktUint32,
+                               hktInt64, hktUint64, hktFloat16, hktBfloat16, hktFloat32, hktFloat64};
+constexpr std::array kOps = {hktSum, hktProd, hktMax, hktMin, hktAvg};
+
+// A flag of nccl-tests that means nothing here: its default is accepted.
+struct FixedFlag {
+  const char *names, *fallback, *why;
+};
+constexpr FixedFlag kFixed[] = {
+    {"-t,--nthreads", "1", "ranks are processes; use --np"},
+    {"-g,--ngpus", "1", "there are no GPUs here; use --np"},
+    {"-m,--agg_iters", "1", "calls are not aggregated"},
+    {"-p,--parallel_init", "0", "ranks come up in parallel anyway"},
+    {"-z,--blocking", "0", "calls are blocking anyway"},
+    {"-y,--stream_null", "0", "there are no streams on a CPU"},
+    {"-T,--timeout", "0", "set HOCKET_TIMEOUT (seconds)"},
+    {"-G,--cudagraph", "0", "there are no CUDA graphs on a CPU"},
+    {"-C,--report_cputime", "0", "all time is CPU time here"},
+    {"-S,--report_timestamps", "0", "not available"},
+    {"-R,--local_register", "0", "registered memory is not available yet"},
+    {"-x,--cta_policy", "0", "there are no CTAs on a CPU"},
+    {"-D,--device_implementation", "0", "there is no device on a CPU"},
+    {"-V,--device_cta_count", "16", "there are no CTAs on a CPU"},
+    {"-M,--memory_report", "0", "not available"},
+    {"-u,--unalign", "0", "not available"},
+    {"-K,--per_iter_skip", "0", "not available"},
+};
+
+template <class T, class List, class Name>
+Result<std::vector<T>> pick(const std::string& text, const char* what, const List& list, Name&& name) {
+  std::vector<T> picked;
+  std::vector<std::string> known;
+  for (const T v : list) {
+    known.emplace_back(name(v));
+    if (text == "all" || text == known.back()) picked.push_back(v);
+  }
+  if (!picked.empty()) return picked;
+  std::string all;
+  for (const std::string& k : known) all += (all.empty() ? "" : ", ") + k;
+  return error(hktInvalidArgument, "unknown %s '%s'%s; known: %s, all", what, text.c_str(), did_you_mean(text, known).c_str(),
+               all.c_str());
+}
+
+Result<int> parse_int(const std::string& text, const char* flag, int low) {
+  int value = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (ec != std::errc() || end != text.data() + text.size() || value < low)
+    return error(hktInvalidArgument, "%s is '%s', must be a whole number of at least %d", flag, text.c_str(), low);
+  return value;
+}
+
+}  // namespace
+
+Result<uint64_t> parse_size(const std::string& text, const std::string& flag) {
+  uint64_t value = 0;
+  const char* last = text.data() + text.size();
+  const auto [end, ec] = std::from_chars(text.data(), last, value);
+  if (ec == std::errc() && end != text.data()) {
+    uint64_t unit = 1;
+    const std::string suffix(end, last);
+    if (suffix == "K" || suffix == "k") unit = uint64_t{1} << 10;
+    if (suffix == "M" || suffix == "m") unit = uint64_t{1} << 20;
+    if (suffix == "G" || suffix == "g") unit = uint64_t{1} << 30;
+    if (suffix.empty() || unit > 1) {
+      if (value <= static_cast<uint64_t>(INT64_MAX) / unit) return value * unit;
+      return error(hktInvalidArgument, "%s %s overflows 63 bits of bytes", flag.c_str(), text.c_str());
+    }
+  }
+  if (ec == std::errc::result_out_of_range)
+    return error(hktInvalidArgument, "%s %s overflows 63 bits of bytes", flag.c_str(), text.c_str());
+  return error(hktInvalidArgument, "%s is '%s', must be a number of bytes with K, M or G (base 1024) behind it if you like",
+               flag.c_str(), text.c_str());
+}
+
+std::vector<uint64_t> PerfOptions::sizes() const {
+  if (collective == Collective::barrier) return {0};
+  std::vector<uint64_t> list;
+  for (uint64_t s = min_bytes; s <= max_bytes;) {
+    list.push_back(s);
+    const uint64_t next = step_factor != 0 ? (s > UINT64_MAX / step_factor ? UINT64_MAX : s * step_factor) : s + step_bytes;
+    if (next <= s) break;  // 0 times anything
+    s = next;
+  }
+  return list;
+}
+
+void add_perf_flags(CLI::App& app, PerfFlags& f) {
+  app.add_option("collective", f.collective, "all_reduce, broadcast or barrier")->capture_default_str();
+  app.add_option("--np", f.np, "start so many ranks on this machine; without it the rank comes from the environment (HOCKET_INIT)");
+  app.add_option("--bind", f.bind, "core: each rank of --np has a CPU of its own, if there are enough; none: they run anywhere")
+      ->check(CLI::IsMember({"core", "none"}))
+      ->capture_default_str();
+  app.add_option("-b,--minbytes", f.min, "smallest size")->capture_default_str();
+  app.add_option("-e,--maxbytes", f.max, "largest size")->capture_default_str();
+  CLI::Option* step = app.add_option("-i,--stepbytes", f.step, "added from size to size")->capture_default_str();
+  app.add_option("-f,--stepfactor", f.factor, "multiplied from size to size")->excludes(step);
+  app.add_option("-n,--iters", f.options.iters, "timed calls per size")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("-w,--warmup_iters", f.options.warmup, "calls per size before that")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("-N,--run_cycles", f.options.cycles, "runs over all sizes")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("-c,--check", f.options.check, "check every element of so many calls per size; 0: none")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("-d,--datatype", f.type, "element type, or all")->capture_default_str();
+  app.add_option("-o,--op", f.op, "operation: sum, prod, min, max, avg, or all")->capture_default_str();
+  app.add_option("-r,--root", f.root, "root of a broadcast, or all")->capture_default_str();
+  app.add_option("-a,--average", f.average, "report the time of 0: rank 0, 1: the mean, 2: the fastest, 3: the slowest rank")->check(CLI::Range(0, 3))->capture_default_str();
+  app.add_option("-J,--output_file,--json", f.options.json, "write the results to FILE as JSON; an existing file is kept");
+  app.add_flag("-I,--per_iter_timing,--percentiles", f.options.percentiles, "time each call: p50 and p99 of the slowest rank");
+  app.add_option("--transport", f.options.transport, "auto, shm or tcp")->check(CLI::IsMember({"auto", "shm", "tcp"}));
+  f.fixed.resize(std::size(kFixed));
+  for (size_t i = 0; i < std::size(kFixed); ++i) {
+    f.fixed[i] = {kFixed[i].names, kFixed[i].fallback};
+    app.add_option(kFixed[i].names, f.fixed[i].second, std::string("no meaning here: ") + kFixed[i].why)->group("nccl-tests");
+  }
+}
+
+Result<PerfOptions> perf_options(const CLI::App&, const PerfFlags& f) {
+  PerfOptions o = f.options;
+  for (size_t i = 0; i < std::size(kFixed); ++i) {
+    if (f.fixed[i].second != kFixed[i].fallback)
+      return error(hktInvalidArgument, "%s %s has no meaning on a CPU (only %s is accepted): %s", kFixed[i].names,
+                   f.fixed[i].second.c_str(), kFixed[i].fallback, kFixed[i].why);
+  }
+  std::vector<std::string> known;
+  bool found = false;
+  for (uint32_t c = 0; c < 3; ++c) {
+    known.emplace_back(collective_name(static_cast<Collective>(c)));
+    if (f.collective != known.back()) continue;
+    o.collective = static_cast<Collective>(c);
+    o.collective_text = known.back();
+    found = true;
+  }
+  if (!found)
+    return error(hktInvalidArgument, "unknown collective '%s'%s; known: all_reduce, broadcast, barrier", f.collective.c_str(),
+                 did_you_mean(f.collective, known).c_str());
+  if (!f.np.empty()) {
+    HKT_ASSIGN(o.np, parse_int(f.np, "--np", 1));
+  }
+  o.bind = f.bind == "core" ? Bind::core : Bind::none;
+  HKT_ASSIGN(o.min_bytes, parse_size(f.min, "-b"));
+  HKT_ASSIGN(o.max_bytes, parse_size(f.max, "-e"));
+  HKT_ASSIGN(o.step_bytes, parse_size(f.step, "-i"));
+  if (o.min_bytes > o.max_bytes)
+    return error(hktInvalidArgument, "-b %s is larger than -e %s; swap them", f.min.c_str(), f.max.c_str());
+  if (!f.factor.empty()) {
+    HKT_ASSIGN(const int factor, parse_int(f.factor, "-f", 2));
+    o.step_factor = static_cast<uint64_t>(factor);
+    if (o.min_bytes == 0) return error(hktInvalidArgument, "-b 0 cannot be multiplied; start at 1 byte or more, or use -i");
+  } else if (o.step_bytes == 0 && o.min_bytes != o.max_bytes) {
+    return error(hktInvalidArgument, "-i 0 never reaches -e %s; give a step", f.max.c_str());
+  }
+  HKT_ASSIGN(o.types, pick<hktDataType_t>(f.type, "type", kTypes, type_name));
+  HKT_ASSIGN(o.ops, pick<hktRedOp_t>(f.op, "operation", kOps, op_name));
+  if (f.root != "all") {
+    HKT_ASSIGN(const int root, parse_int(f.root, "-r", 0));
+    if (o.np > 0 && root >= o.np) return error(hktInvalidArgument, "-r %d must be less than --np %d", root, o.np);
+    o.roots = {root};
+  }
+  o.average = static_cast<Average>(f.average);
+  return o;
+}
+
+}  // namespace hocket::tool

@@ -1,0 +1,56 @@
+// What `hocket perf` was asked for. Flags mean what they mean in nccl-tests; those without a meaning on a CPU accept their default
+// and refuse anything else.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launch.h"
+#include "hocket/hocket.h"
+#include "schedule/step.h"
+
+namespace hocket::tool {
+
+enum class Average : uint8_t { rank0 = 0, mean = 1, min = 2, max = 3 };
+
+struct PerfOptions {
+  Collective collective = Collective::all_reduce;
+  std::string collective_text = "all_reduce";
+  int np = 0;  // 0: the rank comes from the environment
+  uint64_t min_bytes = 0, max_bytes = 0;
+  uint64_t step_bytes = 0;  // used when step_factor is 0
+  uint64_t step_factor = 0;
+  int iters = 20, warmup = 1, cycles = 1, check = 1;
+  Average average = Average::mean;
+  std::vector<hktDataType_t> types;
+  std::vector<hktRedOp_t> ops;
+  std::vector<int> roots;  // empty: every rank
+  std::string transport;   // empty: as the environment says
+  std::string json;        // path, empty: none
+  bool percentiles = false;
+  Bind bind = Bind::core;  // of ranks started by --np
+
+  std::vector<uint64_t> sizes() const;  // ascending, bytes
+};
+
+// The texts of the flags before they mean anything.
+struct PerfFlags {
+  std::string collective = "all_reduce", min = "32M", max = "32M", step = "1M", factor, type = "float", op = "sum", root = "0";
+  std::string np, bind = "core";
+  PerfOptions options;
+  int average = 1;
+  std::vector<std::pair<std::string, std::string>> fixed;  // flag, value: no meaning here
+};
+
+void add_perf_flags(CLI::App& app, PerfFlags& flags);
+// Checks everything that can be checked without a communicator. An error is one line.
+Result<PerfOptions> perf_options(const CLI::App& app, const PerfFlags& flags);
+
+// "8", "64K", "1M", "2G" (base 1024).
+Result<uint64_t> parse_size(const std::string& text, const std::string& flag);
+
+}  // namespace hocket::tool
