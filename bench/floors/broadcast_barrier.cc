@@ -77,36 +77,45 @@ class SlotBroadcast : public Scheme {
   uint32_t read_by_all_ = 0;
 };
 
-// Up to 56 bytes, in the line of the sequence number.
-struct alignas(128) Line {
+// A message behind its sequence number: up to 56 bytes travel in that very line, longer ones in the lines after it.
+constexpr size_t kMessageBytes = 4 * kKiB - 8;
+struct alignas(128) Message {
   std::atomic<uint32_t> sequence;
   uint32_t unused;
-  float few[14];
+  float data[kMessageBytes / sizeof(float)];
 };
 
-class LineBroadcast : public Scheme {
+class MessageBroadcast : public Scheme {
  public:
-  explicit LineBroadcast(Team& team)
-      : Scheme("one line", 4, 56),
+  explicit MessageBroadcast(Team& team)
+      : Scheme("one message", 4, kMessageBytes),
         team_(team),
-        lines_(team.take<Line>(kMessageDepth)),
+        messages_(team.take<Message>(kMessageDepth)),
         read_(team.take<Flag>(static_cast<size_t>(team.ranks))) {}
 
   bool run(const float*, float* out, size_t count) override {
-    Line& line = lines_[++sequence_ % kMessageDepth];
+    Message& message = messages_[++sequence_ % kMessageDepth];
     if (team_.rank == 0) {
       if (sequence_ - read_by_all_ > kMessageDepth) wait_for_readers();
-      for (size_t i = 0; i < count; i++) line.few[i] = out[i];
-      line.sequence.store(sequence_, std::memory_order_release);
+      carry(message.data, out, count);
+      message.sequence.store(sequence_, std::memory_order_release);
       return true;
     }
-    wait_for(line.sequence, sequence_, team_.crowded);
-    for (size_t i = 0; i < count; i++) out[i] = line.few[i];
+    wait_for(message.sequence, sequence_, team_.crowded);
+    carry(out, message.data, count);
     if (sequence_ % (kMessageDepth / 2) == 0) read_[team_.rank].value.store(sequence_, std::memory_order_release);
     return true;
   }
 
  private:
+  static void carry(float* to, const float* from, size_t count) {
+    if (count > 14) {
+      std::memcpy(to, from, count * sizeof(float));
+    } else {
+      for (size_t i = 0; i < count; i++) to[i] = from[i];
+    }
+  }
+
   void wait_for_readers() {
     read_by_all_ = sequence_;
     for (int r = 1; r < team_.ranks; r++) {
@@ -116,7 +125,7 @@ class LineBroadcast : public Scheme {
   }
 
   Team& team_;
-  Line* lines_;
+  Message* messages_;
   Flag* read_;
   uint32_t sequence_ = 0;
   uint32_t read_by_all_ = 0;
@@ -214,7 +223,7 @@ class CounterBarrier : public Scheme {
 void add_broadcast_schemes(Team& team, Schemes& all) {
   if (team.ranks < 2) return;
   Multicast* m = team.take<Multicast>();
-  all.push_back(std::make_unique<LineBroadcast>(team));
+  all.push_back(std::make_unique<MessageBroadcast>(team));
   all.push_back(std::make_unique<SlotBroadcast>(team, m, 4 * kKiB, kCached, 4, 256 * kKiB));
   for (const Store how : {kCached, kPast}) {
     for (const size_t bytes : {16 * kKiB, 64 * kKiB, 256 * kKiB}) {

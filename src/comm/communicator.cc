@@ -135,8 +135,13 @@ Status Communicator::run(CallRecord& record, Call& call, const CallOptions& opti
 
 Status Communicator::bind(const CatalogEntry& planner, uint32_t root) {
   const auto n = static_cast<uint32_t>(parts_.nranks);
+  if (n > planner.max_ranks)
+    return error(hktInvalidUsage, "%s serves at most %u ranks, here are %u; choose another one by HOCKET_ALGO", planner.name, planner.max_ranks, n);
   auto bound = std::make_unique<BoundPlan>();
   bound->info = planner.info(n, root);
+  if (round_elems(bound->info, 8, parts_.facts.slot_bytes) == 0)
+    return error(hktInvalidUsage, "%s on %u ranks puts %u blocks into a message, more than slots of %u bytes have lines for", planner.name, n,
+                 bound->info.message_blocks, parts_.facts.slot_bytes);
   bound->plan = planner.rank_plan(n, root, static_cast<uint32_t>(parts_.rank));
   for (const Peer& p : bound->plan.in) {
     HKT_ASSIGN(Link * l, link(p, recv_));

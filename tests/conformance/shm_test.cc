@@ -320,6 +320,7 @@ TEST_P(ShmProcesses, AForkedChildDisturbsNobody) {
   int status = 0;
   waitpid(pid, &status, 0);
   EXPECT_EQ(status, 0);
+  EXPECT_FALSE(ranks_[1].transport->left(10)) << "the child has said that its parent leaves";
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
   for (const size_t c : {size_t{0}, size_t{1}}) {  // they still see rank 10 alive
     tell(c, 8);

@@ -181,10 +181,12 @@ Result<std::shared_ptr<Segment>> fetch(const GroupConfig& config, Deadline deadl
 Result<std::shared_ptr<Segment>> shared_segment(const GroupConfig& config, Deadline deadline) {
   Registry& registry = Registry::of_process();
   const Key key{config.nonce, config.ranks[0]};
+  if (config.tokens[0] == config.process_token) {  // the leader's own mapping
+    if (auto segment = registry.find(key)) return segment;
+    return error(hktRemoteError, "shared memory: rank %d of this process has no segment", config.ranks[0]);
+  }
   MutexLock lock(registry.attaching);
   if (auto segment = registry.find(key)) return segment;
-  if (config.tokens[0] == config.process_token)
-    return error(hktRemoteError, "shared memory: rank %d of this process has no segment", config.ranks[0]);
   HKT_ASSIGN(auto segment, fetch(config, deadline));
   registry.put(key, segment);
   return segment;
