@@ -6,6 +6,8 @@
 - Relative links of every Markdown file lead to a file.
 - The hops of docs/life_of_an_allreduce.md, its lines "N. `Symbol` (path)", are at most 6 and are defined in the files named.
 - README.md shows examples/all_reduce.cc as it is.
+- docs/api.md has every name and every prototype of include/hocket/hocket.h, and none that is not there.
+- Unless --static: docs/environment.md is what `hocket env --markdown` of the release build prints, where that is built.
 - Unless --static: the hops are those of a backtrace. Two processes run example_all_reduce of the debug build; gdb stops one of
   them in the last hop's function during its first all-reduce and reads the call stack. It must be the hops and, before a hop
   whose line says "through `a`, `b`", these: no function is left out. A hop with "called and returned" in its line has left the
@@ -24,6 +26,10 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIFE = ROOT / "docs/life_of_an_allreduce.md"
 EXAMPLE = ROOT / "examples/all_reduce.cc"
+HEADER = ROOT / "include/hocket/hocket.h"
+API = ROOT / "docs/api.md"
+ENVIRONMENT = ROOT / "docs/environment.md"
+HOCKET = ROOT / "build/release/bin/hocket"
 PROGRAM = ROOT / "build/debug/bin/example_all_reduce"
 MAX_HOPS = 6
 HOP = re.compile(r"^(\d+)\. `([\w:]+)` \(\[?`?([\w./]+)`?(?:\]\([^)]*\))?\)(.*)$")
@@ -99,6 +105,41 @@ def check_example():
     return [f"README.md: none of its C++ blocks is {EXAMPLE.relative_to(ROOT)} as it stands"]
 
 
+def prototypes(text):
+    """The functions of the C interface that a text declares at the beginning of a line, each with single spaces."""
+    declared = re.findall(r"^(?:HKT_API )?((?:hktResult_t|const char\*) hkt\w+\([^;{]*\));", text, flags=re.M)
+    return {re.sub(r"\s+", " ", prototype) for prototype in declared}
+
+
+def check_api():
+    """A name counts as documented where the text has it between backticks: the examples do not explain anything."""
+    if not HEADER.is_file():
+        return []  # a tree without an interface
+    if not API.is_file():
+        return [f"there is no {API.relative_to(ROOT)}, which explains {HEADER.relative_to(ROOT)}"]
+    name = re.compile(r"\b(?:hkt[A-Z]|HKT_)\w*")
+    header = re.sub(r"/\*.*?\*/|//[^\n]*", "", HEADER.read_text(), flags=re.S)
+    api = API.read_text()
+    tags = set(re.findall(r"\bstruct (hkt\w+)", header))  # opaque: only their typedefs are for users
+    names = set(name.findall(header)) - tags
+    explained = {n for span in re.findall(r"`([^`\n]+)`", prose(api)) for n in name.findall(span)}
+    faults = [f"{API.name}: does not explain {n} of {HEADER.name}" for n in sorted(names - explained)]
+    faults += [f"{API.name}: {n} is not in {HEADER.name}" for n in sorted(set(name.findall(api)) - names)]
+    faults += [f"{API.name}: lacks the prototype '{p}'" for p in sorted(prototypes(header) - prototypes(api))]
+    faults += [f"{API.name}: {HEADER.name} does not declare '{p}'" for p in sorted(prototypes(api) - prototypes(header))]
+    return faults
+
+
+def check_environment():
+    if not HOCKET.is_file():
+        return []  # not built; where all gates run, it is
+    printed = subprocess.run([HOCKET, "env", "--markdown"], capture_output=True, text=True, check=True).stdout
+    if ENVIRONMENT.is_file() and ENVIRONMENT.read_text() == printed:
+        return []
+    where = ENVIRONMENT.relative_to(ROOT)
+    return [f"{where} is not what the program says: {HOCKET.relative_to(ROOT)} env --markdown > {where}"]
+
+
 def backtrace(hops):
     """Returns (returned hops in the order in which they were entered, functions on the stack from the outermost), or a fault."""
     with socket.socket() as probe:
@@ -162,13 +203,14 @@ def main():
     if sys.argv[1:] not in ([], ["--static"]):
         sys.exit(__doc__)
     hops, faults = read_hops()
-    faults += check_links() + check_symbols(hops) + check_example()
-    if not sys.argv[1:] and hops:
-        faults += check_backtrace(hops)
+    faults += check_links() + check_symbols(hops) + check_example() + check_api()
+    if not sys.argv[1:]:
+        faults += check_environment() + (check_backtrace(hops) if hops else [])
     for fault in faults:
         print(f"check_docs: {fault}")
     if not faults:
-        print(f"check_docs: links, {len(hops)} hops{'' if sys.argv[1:] else ' with their backtrace'} and the example are true")
+        ran = "" if sys.argv[1:] else " with their backtrace" + (", the environment" if HOCKET.is_file() else "")
+        print(f"check_docs: links, {len(hops)} hops{ran}, the interface and the example are true")
     return 1 if faults else 0
 
 

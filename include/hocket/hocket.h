@@ -19,7 +19,7 @@
 #define HKT_MAJOR 0
 #define HKT_MINOR 1
 #define HKT_PATCH 0
-#define HKT_VERSION(x, y, z) ((x)*10000 + (y)*100 + (z))
+#define HKT_VERSION(x, y, z) ((x) * 10000 + (y) * 100 + (z))
 #define HKT_VERSION_CODE HKT_VERSION(HKT_MAJOR, HKT_MINOR, HKT_PATCH)
 
 #if defined(__GNUC__)
@@ -72,7 +72,7 @@ typedef struct hktRequest* hktRequest_t;
 typedef void* hktStream_t;
 
 /* Host memory, no stream. (A null stream is CUDA's legacy default stream, as in NCCL and PyTorch.) */
-#define HKT_STREAM_HOST ((hktStream_t)(intptr_t)-3)
+#define HKT_STREAM_HOST ((hktStream_t)(intptr_t) - 3)
 
 /* Identifies a communicator to be: made on one rank, given to all the others by any means. */
 typedef struct {
@@ -91,7 +91,7 @@ typedef struct {
 #define HKT_CONFIG_MAGIC 0x686b7463u
 #define HKT_UNDEFINED INT64_MIN
 #define HKT_CONFIG_INITIALIZER \
-  { sizeof(hktConfig_t), HKT_CONFIG_MAGIC, HKT_VERSION_CODE, HKT_UNDEFINED, HKT_UNDEFINED, 0 }
+  {sizeof(hktConfig_t), HKT_CONFIG_MAGIC, HKT_VERSION_CODE, HKT_UNDEFINED, HKT_UNDEFINED, 0}
 
 /* Options of one call; a null pointer means: block, host memory, the communicator's deadline.
  * Initialise with HKT_CALL_OPTIONS_INITIALIZER, then change fields. */
@@ -105,7 +105,7 @@ typedef struct {
   const char* label;     /* shown in errors and logs; may be null */
 } hktCallOptions_t;
 #define HKT_CALL_OPTIONS_INITIALIZER \
-  { sizeof(hktCallOptions_t), HKT_VERSION_CODE, 0, HKT_STREAM_HOST, 0, HKT_UNDEFINED, 0 }
+  {sizeof(hktCallOptions_t), HKT_VERSION_CODE, 0, HKT_STREAM_HOST, 0, HKT_UNDEFINED, 0}
 
 /* A key-value store of the caller's, through which ranks find each other. All three are called from the initialising
  * thread only; `ctx` is passed through. Values are binary. Each returns 0 for success.
@@ -123,7 +123,7 @@ typedef struct {
 /* Library. */
 HKT_API hktResult_t hktGetVersion(int* version);
 HKT_API const char* hktGetErrorString(hktResult_t result); /* static text, never null */
-HKT_API const char* hktGetLastError(void);                 /* of this thread; valid until its next failure; never null */
+HKT_API const char* hktGetLastError(void); /* of this thread; valid until its next failure; never null */
 HKT_API hktResult_t hktGetTypeSize(hktDataType_t type, size_t* bytes);
 
 /* Bring-up. All ranks call one of these with the same number of ranks; each blocks until all are there or the deadline

@@ -1,4 +1,5 @@
-// Hocket in C++20: RAII over the C ABI of hocket.h, whose rules hold here, too. Header only; failures are thrown as hocket::Failure.
+// Hocket in C++20: RAII over the C ABI of hocket.h, whose rules hold here, too. Header only; failures are thrown as
+// hocket::Failure.
 #ifndef HOCKET_HOCKET_HPP
 #define HOCKET_HOCKET_HPP
 
@@ -31,10 +32,12 @@ inline void check(hktResult_t result) {
   if (result != hktSuccess) throw Failure(result, std::string(hktGetErrorString(result)) + ": " + hktGetLastError());
 }
 
-// The hktDataType_t of an arithmetic C++ type; 16-bit floats have no C++20 type, use Communicator::handle() with the C ABI.
+// The hktDataType_t of an arithmetic C++ type; 16-bit floats have no C++20 type, use Communicator::handle() with the C
+// ABI.
 template <class T>
 constexpr hktDataType_t type_of() {
-  static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8, "no Hocket type for this C++ type");
+  static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8,
+                "no Hocket type for this C++ type");
   if constexpr (std::is_floating_point_v<T>) {
     return sizeof(T) == 4 ? hktFloat32 : hktFloat64;
   } else {
@@ -92,7 +95,8 @@ class Communicator {
   // In place: data[i] = op over all ranks of data[i].
   template <class T, std::size_t N>
   void all_reduce(std::span<T, N> data, Op op) {
-    check(hktAllReduce(data.data(), data.data(), data.size(), type_of<T>(), static_cast<hktRedOp_t>(op), comm_, nullptr));
+    check(
+        hktAllReduce(data.data(), data.data(), data.size(), type_of<T>(), static_cast<hktRedOp_t>(op), comm_, nullptr));
   }
   // out[i] = op over all ranks of in[i]; equal lengths.
   template <class T, std::size_t N, std::size_t M>

@@ -1,17 +1,18 @@
-// The C ABI: argument checks and nothing else. Every function turns a Status into a code and keeps the text for the thread.
+// The C ABI: argument checks and nothing else. Every function turns a Status into a code and keeps the text for the
+// thread.
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <string>
 
 #include "base/env.h"
+#include "base/types.h"
 #include "comm/bringup.h"
 #include "comm/communicator.h"
 #include "hocket/hocket.h"
-#include "base/types.h"
 
-// A handle. Its few bytes outlive hktCommDestroy on purpose, so that the use of a destroyed handle is an error and not a
-// crash; they stay linked to each other, so that leak checkers see them.
+// A handle. Its few bytes outlive hktCommDestroy on purpose, so that the use of a destroyed handle is an error and not
+// a crash; they stay linked to each other, so that leak checkers see them.
 struct hktComm {
   std::unique_ptr<hocket::Communicator> comm;  // null once destroyed
   hktComm* next_destroyed = nullptr;
@@ -58,7 +59,8 @@ Result<CommSettings> settings(const char* function, const hktConfig_t* config) {
   if (config->magic != HKT_CONFIG_MAGIC || config->size < sizeof(hktConfig_t))
     return error(hktInvalidArgument, "%s: config was not initialised with HKT_CONFIG_INITIALIZER", function);
   if (config->version / 10000 != HKT_MAJOR)
-    return error(hktInvalidArgument, "%s: config.version is %u, this library is %u", function, config->version, HKT_VERSION_CODE);
+    return error(hktInvalidArgument, "%s: config.version is %u, this library is %u", function, config->version,
+                 HKT_VERSION_CODE);
   if (config->init_timeout_ms != HKT_UNDEFINED) s.init_timeout_ms = config->init_timeout_ms;
   if (config->timeout_ms != HKT_UNDEFINED) s.timeout_ms = config->timeout_ms;
   if (config->transport != nullptr) s.transport = config->transport;
@@ -71,9 +73,11 @@ Result<CallOptions> call_options(const char* function, const hktCallOptions_t* o
   if (options->size < sizeof(hktCallOptions_t) || options->version / 10000 != HKT_MAJOR || options->reserved != 0)
     return error(hktInvalidArgument, "%s: options were not initialised with HKT_CALL_OPTIONS_INITIALIZER", function);
   if (options->stream != HKT_STREAM_HOST)
-    return error(hktInvalidUsage, "%s: options.stream: this build works on host memory only; use HKT_STREAM_HOST", function);
+    return error(hktInvalidUsage, "%s: options.stream: this build works on host memory only; use HKT_STREAM_HOST",
+                 function);
   if (options->request != nullptr)
-    return error(hktInvalidUsage, "%s: options.request: non-blocking calls are not available in version %d.%d; use null", function,
+    return error(hktInvalidUsage,
+                 "%s: options.request: non-blocking calls are not available in version %d.%d; use null", function,
                  HKT_MAJOR, HKT_MINOR);
   o.timeout_ms = options->timeout_ms;
   o.label = options->label;
@@ -102,8 +106,9 @@ Status check_buffers(const char* function, const Buffers& b) {
   const auto s = reinterpret_cast<uintptr_t>(b.send), r = reinterpret_cast<uintptr_t>(b.recv);
   const uint64_t bytes = b.count * size;
   if (b.sends && s != r && (s < r ? r - s : s - r) < bytes)
-    return error(hktInvalidArgument, "%s: sendbuf and recvbuf overlap by %llu bytes; they must be equal (in place) or disjoint",
-                 function, static_cast<unsigned long long>(bytes - (s < r ? r - s : s - r)));
+    return error(hktInvalidArgument,
+                 "%s: sendbuf and recvbuf overlap by %llu bytes; they must be equal (in place) or disjoint", function,
+                 static_cast<unsigned long long>(bytes - (s < r ? r - s : s - r)));
   return {};
 }
 
@@ -144,17 +149,28 @@ hktResult_t hktGetVersion(int* version) {
 
 const char* hktGetErrorString(hktResult_t result) {
   switch (result) {
-    case hktSuccess: return "no error";
-    case hktDeviceError: return "device error";
-    case hktSystemError: return "system error";
-    case hktInternalError: return "internal error";
-    case hktInvalidArgument: return "invalid argument";
-    case hktInvalidUsage: return "invalid usage";
-    case hktRemoteError: return "remote error";
-    case hktInProgress: return "in progress";
-    case hktTimeout: return "timeout";
-    case hktMismatch: return "mismatched calls";
-    case hktAborted: return "aborted";
+    case hktSuccess:
+      return "no error";
+    case hktDeviceError:
+      return "device error";
+    case hktSystemError:
+      return "system error";
+    case hktInternalError:
+      return "internal error";
+    case hktInvalidArgument:
+      return "invalid argument";
+    case hktInvalidUsage:
+      return "invalid usage";
+    case hktRemoteError:
+      return "remote error";
+    case hktInProgress:
+      return "in progress";
+    case hktTimeout:
+      return "timeout";
+    case hktMismatch:
+      return "mismatched calls";
+    case hktAborted:
+      return "aborted";
   }
   return "unknown result code";
 }
@@ -200,7 +216,8 @@ hktResult_t hktCommInitEnv(hktComm_t* comm, const hktConfig_t* config) {
   });
 }
 
-hktResult_t hktCommInitStore(hktComm_t* comm, int nranks, int rank, const hktStore_t* store, const hktConfig_t* config) {
+hktResult_t hktCommInitStore(hktComm_t* comm, int nranks, int rank, const hktStore_t* store,
+                             const hktConfig_t* config) {
   return init("hktCommInitStore", comm, config, [&](Deadline deadline) -> Result<std::unique_ptr<Rendezvous>> {
     HKT_TRY(check_rank(rank, nranks));
     HKT_TRY(check_pointer("hktCommInitStore", "store", store));
@@ -257,8 +274,8 @@ hktResult_t hktCommDestroy(hktComm_t comm) {
   });
 }
 
-hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktRedOp_t op, hktComm_t comm,
-                         const hktCallOptions_t* options) {
+hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktRedOp_t op,
+                         hktComm_t comm, const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktAllReduce", comm));
     HKT_TRY(check_buffers("hktAllReduce", {sendbuf, recvbuf, count, type, true}));
@@ -274,7 +291,8 @@ hktResult_t hktBroadcast(const void* sendbuf, void* recvbuf, size_t count, hktDa
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktBroadcast", comm));
     const int n = comm->comm->size();
-    if (root < 0 || root >= n) return error(hktInvalidArgument, "hktBroadcast: root is %d, must be in [0, %d)", root, n);
+    if (root < 0 || root >= n)
+      return error(hktInvalidArgument, "hktBroadcast: root is %d, must be in [0, %d)", root, n);
     HKT_TRY(check_buffers("hktBroadcast", {sendbuf, recvbuf, count, type, comm->comm->rank() == root}));
     HKT_ASSIGN(const CallOptions o, call_options("hktBroadcast", options));
     return comm->comm->broadcast(sendbuf, recvbuf, count, type, root, o);

@@ -1,4 +1,5 @@
-// Result<T>: a value or an Error. The function that decides the error writes its text once; callers pass it on unchanged.
+// Result<T>: a value or an Error. The function that decides the error writes its text once; callers pass it on
+// unchanged.
 #pragma once
 
 #include <cstdarg>
@@ -27,8 +28,8 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}                                    // NOLINT: implicit by intent
-  Result(Error e) : state_(std::make_unique<Error>(std::move(e))) {}               // NOLINT
+  Result(T value) : state_(std::move(value)) {}                       // NOLINT: implicit by intent
+  Result(Error e) : state_(std::make_unique<Error>(std::move(e))) {}  // NOLINT
   explicit operator bool() const { return state_.index() == 0; }
   bool ok() const { return state_.index() == 0; }
   T& value() { return std::get<0>(state_); }
@@ -59,19 +60,18 @@ class [[nodiscard]] Result<void> {
 using Status = Result<void>;
 
 // HKT_TRY(expr): return the error of a Status or Result to the caller.
-#define HKT_TRY(expr)                                       \
-  do {                                                      \
-    if (auto hkt_status_ = (expr); !hkt_status_.ok())       \
-      return ::hocket::Error(std::move(hkt_status_.error())); \
+#define HKT_TRY(expr)                                                                                         \
+  do {                                                                                                        \
+    if (auto hkt_status_ = (expr); !hkt_status_.ok()) return ::hocket::Error(std::move(hkt_status_.error())); \
   } while (0)
 
 #define HKT_CONCAT2(a, b) a##b
 #define HKT_CONCAT(a, b) HKT_CONCAT2(a, b)
 // HKT_ASSIGN(decl, expr): declare and take the value of a Result, or return its error.
-#define HKT_ASSIGN(decl, expr)                                                       \
-  auto HKT_CONCAT(hkt_result_, __LINE__) = (expr);                                   \
-  if (!HKT_CONCAT(hkt_result_, __LINE__).ok())                                       \
-    return ::hocket::Error(std::move(HKT_CONCAT(hkt_result_, __LINE__).error()));    \
+#define HKT_ASSIGN(decl, expr)                                                    \
+  auto HKT_CONCAT(hkt_result_, __LINE__) = (expr);                                \
+  if (!HKT_CONCAT(hkt_result_, __LINE__).ok())                                    \
+    return ::hocket::Error(std::move(HKT_CONCAT(hkt_result_, __LINE__).error())); \
   decl = std::move(HKT_CONCAT(hkt_result_, __LINE__).value())
 
 }  // namespace hocket

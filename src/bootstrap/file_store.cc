@@ -107,7 +107,7 @@ class FileStore final : public Store {
 };
 
 bool FileStore::set_lock(short type, off_t byte) {
-  struct flock range{};
+  struct flock range {};
   range.l_type = type;
   range.l_whence = SEEK_SET;
   range.l_start = byte;
@@ -117,7 +117,7 @@ bool FileStore::set_lock(short type, off_t byte) {
 
 // Whether another open file description holds a lock on one of the bytes.
 bool FileStore::anybody_alive(off_t from, off_t count) {
-  struct flock range{};
+  struct flock range {};
   range.l_type = F_WRLCK;
   range.l_whence = SEEK_SET;
   range.l_start = from;
@@ -150,7 +150,7 @@ Status FileStore::open_path() {
     if (errno == ELOOP) return error(hktInvalidUsage, "%s: it is a symbolic link: give the file itself", what.c_str());
     return descriptor_error(what);
   }
-  struct stat s{};
+  struct stat s {};
   if (fstat(fd_.get(), &s) != 0) return sys_error("cannot examine rendezvous file %s", in_quotes(path_).c_str());
   if (!S_ISREG(s.st_mode)) {
     return error(hktInvalidUsage, "rendezvous file %s is no regular file: choose another path",
@@ -161,8 +161,8 @@ Status FileStore::open_path() {
 
 // Whether the path still names the file that is open.
 bool FileStore::is_current() const {
-  struct stat mine{};
-  struct stat there{};
+  struct stat mine {};
+  struct stat there {};
   return fstat(fd_.get(), &mine) == 0 && lstat(path_.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
          mine.st_ino == there.st_ino;
 }
@@ -296,7 +296,7 @@ Status FileStore::refresh() {
   char bytes[8];
   if (pread(fd_.get(), bytes, sizeof bytes, kCommittedAt) != sizeof bytes) return damaged("it has no header");
   const uint64_t committed = wire::Reader(std::string_view(bytes, sizeof bytes)).u64();
-  struct stat s{};
+  struct stat s {};
   if (fstat(fd_.get(), &s) != 0) return sys_error("cannot examine rendezvous file %s", in_quotes(path_).c_str());
   if (committed < end_ || committed > kMaxFile || committed > static_cast<uint64_t>(s.st_size)) {
     // Without the mutex a network file system may show a header that is newer than the rest.

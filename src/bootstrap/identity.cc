@@ -228,7 +228,7 @@ Result<std::string> host_id() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   // Without /proc the host's name is the best there is.
   if (boot.empty() || boot.size() > 64) boot = host_name();
-  struct stat net{};
+  struct stat net {};
   if (stat("/proc/self/ns/net", &net) != 0) return boot;
   return boot + "/" + std::to_string(net.st_ino);
 }

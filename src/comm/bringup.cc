@@ -36,8 +36,8 @@ struct Member {
   }
   static bool unpack(const std::string& bytes, Member& c) {
     Unpacker u(bytes);
-    return u.text(c.host, 128) && u.get(c.token) && u.text(c.cpus.mask, 4096) && u.get(c.cpus.quota) && u.get(c.cache) && u.get(c.shm) && u.get(c.fence) &&
-           u.get(c.tcp_only) && u.get(c.shm_only) && u.done();
+    return u.text(c.host, 128) && u.get(c.token) && u.text(c.cpus.mask, 4096) && u.get(c.cpus.quota) &&
+           u.get(c.cache) && u.get(c.shm) && u.get(c.fence) && u.get(c.tcp_only) && u.get(c.shm_only) && u.done();
   }
 };
 
@@ -51,8 +51,8 @@ Result<uint64_t> process_token() {
   return random ^ (static_cast<uint64_t>(getpid()) * 0x9e3779b97f4a7c15u);
 }
 
-// Every link of a communicator has this geometry: about 1 MiB of slots per direction for few ranks, less for many, so that a
-// rank of 64 stays under 64 MiB.
+// Every link of a communicator has this geometry: about 1 MiB of slots per direction for few ranks, less for many, so
+// that a rank of 64 stays under 64 MiB.
 RingGeometry geometry_for(int nranks) {
   RingGeometry g;
   g.depth = 8;
@@ -83,7 +83,9 @@ class BringUp {
   const Member& mine() const { return members_[me()]; }
   std::vector<int> group_of(int rank) const;
   // Everyone says how its last step went: all come back with the texts of all ("" is good).
-  Result<std::vector<std::string>> say(const char* step, const std::string& text) { return meet_.all_gather(step, text); }
+  Result<std::vector<std::string>> say(const char* step, const std::string& text) {
+    return meet_.all_gather(step, text);
+  }
 
   Rendezvous& meet_;
   Deadline deadline_;
@@ -130,7 +132,8 @@ Status BringUp::exchange_members(const CommSettings& settings) {
   }
   for (size_t r = 0; r < all.size(); ++r) {
     if (members_[r].tcp_only != mine().tcp_only || members_[r].shm_only != mine().shm_only)
-      return error(hktInvalidUsage, "rank %zu and rank %d were given different transports; give all ranks the same", r, parts_.rank);
+      return error(hktInvalidUsage, "rank %zu and rank %d were given different transports; give all ranks the same", r,
+                   parts_.rank);
     if (members_[r].fence == 0) parts_.fence = Fence::full;  // one process without is enough
   }
   return {};
@@ -173,7 +176,8 @@ Status BringUp::share_memory() {
       segment_ = leader->segment();
     } else {
       outcome = made.error().text;
-      HKT_WARN(shm, log_, "no shared memory on this host, its %zu ranks use TCP instead: %s", group.size(), outcome.c_str());
+      HKT_WARN(shm, log_, "no shared memory on this host, its %zu ranks use TCP instead: %s", group.size(),
+               outcome.c_str());
     }
   }
   HKT_ASSIGN(const std::vector<std::string> leaders, say("shm-lead", outcome));
@@ -185,7 +189,8 @@ Status BringUp::share_memory() {
         segment_ = std::move(attached.value());
       } else {
         outcome = attached.error().text;
-        HKT_WARN(shm, log_, "this rank cannot map the shared memory of its host and uses TCP instead: %s", outcome.c_str());
+        HKT_WARN(shm, log_, "this rank cannot map the shared memory of its host and uses TCP instead: %s",
+                 outcome.c_str());
       }
     }
   }
@@ -197,7 +202,8 @@ Status BringUp::share_memory() {
   auto transport = std::make_unique<shm::ShmTransport>(segment_, config);
   parts_.bell = &transport->bell();
   for (const int r : group)
-    if (r != parts_.rank && shm_outcome_[static_cast<size_t>(r)].empty()) parts_.route[static_cast<size_t>(r)] = transport.get();
+    if (r != parts_.rank && shm_outcome_[static_cast<size_t>(r)].empty())
+      parts_.route[static_cast<size_t>(r)] = transport.get();
   parts_.transports.push_back(std::move(transport));
   return {};
 }
@@ -211,7 +217,8 @@ Status BringUp::connect_tcp() {
     for (const int g : group) complete = complete && shm_outcome_[static_cast<size_t>(g)].empty();
     if (complete) continue;
     if (mine().shm_only)
-      return error(hktInvalidUsage, "transport shm is asked for, but rank %d does not share memory with all others: %s", r,
+      return error(hktInvalidUsage, "transport shm is asked for, but rank %d does not share memory with all others: %s",
+                   r,
                    shm_outcome_[static_cast<size_t>(r)].empty() ? "it is on another host (or HOCKET_HOST_ID says so)"
                                                                 : shm_outcome_[static_cast<size_t>(r)].c_str());
     needed = true;
@@ -236,7 +243,8 @@ Status BringUp::connect_tcp() {
   HKT_ASSIGN(const std::vector<std::string> contacts, meet_.all_gather("tcp", transport->contact()));
   HKT_TRY(transport->set_contacts(contacts));
   for (int r = 0; r < parts_.nranks; ++r)
-    if (r != parts_.rank && parts_.route[static_cast<size_t>(r)] == nullptr) parts_.route[static_cast<size_t>(r)] = transport.get();
+    if (r != parts_.rank && parts_.route[static_cast<size_t>(r)] == nullptr)
+      parts_.route[static_cast<size_t>(r)] = transport.get();
   parts_.transports.push_back(std::move(transport));
   return {};
 }
@@ -263,7 +271,8 @@ Result<std::unique_ptr<Communicator>> BringUp::finish(const CommSettings& settin
     HKT_ASSIGN(parts_.timeout_ms, env::get_seconds_ms("HOCKET_TIMEOUT", 600'000));
   }
   parts_.algo = settings.algo ? *settings.algo : env::get("HOCKET_ALGO").value_or("");
-  HKT_INFO(init, log_, "%u group%s of ranks with shared memory, %s%s", parts_.facts.hosts, parts_.facts.hosts == 1 ? "" : "s",
+  HKT_INFO(init, log_, "%u group%s of ranks with shared memory, %s%s", parts_.facts.hosts,
+           parts_.facts.hosts == 1 ? "" : "s",
            parts_.transports.empty() ? "no transport" : parts_.transports.front()->name(),
            parts_.transports.size() > 1 ? " and tcp" : "");
   return Communicator::create(std::move(parts_));
@@ -277,7 +286,8 @@ Result<Deadline> init_deadline(const CommSettings& settings) {
   return Deadline::in_ms(ms);
 }
 
-Result<std::unique_ptr<Communicator>> bring_up(Rendezvous& rendezvous, const CommSettings& settings, Deadline deadline) {
+Result<std::unique_ptr<Communicator>> bring_up(Rendezvous& rendezvous, const CommSettings& settings,
+                                               Deadline deadline) {
   auto steps = [&]() -> Result<std::unique_ptr<Communicator>> {
     BringUp up(rendezvous, settings, deadline);
     HKT_TRY(up.exchange_members(settings));

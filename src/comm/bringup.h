@@ -1,4 +1,5 @@
-// Bring-up: from "who am I and where do we meet" to a communicator whose links can be opened. One deadline for all of it.
+// Bring-up: from "who am I and where do we meet" to a communicator whose links can be opened. One deadline for all of
+// it.
 #pragma once
 
 #include <memory>
@@ -20,14 +21,15 @@ struct CommSettings {
   std::optional<std::string> transport;    // HOCKET_TRANSPORT
   std::optional<std::string> algo;         // HOCKET_ALGO; equal on all ranks
   std::optional<std::string> host_id;      // HOCKET_HOST_ID
-  std::optional<RingGeometry> geometry;    // of all links; equal on all ranks. For tests: small slots reach many rounds soon
+  std::optional<RingGeometry>
+      geometry;  // of all links; equal on all ranks. For tests: small slots reach many rounds soon
 };
 
 // The deadline of a bring-up that begins now.
 Result<Deadline> init_deadline(const CommSettings& settings);
 
-// Exchanges addresses over `rendezvous`, maps shared memory with the ranks of this host, and makes the communicator. All ranks
-// call it; on an error nothing is left behind.
+// Exchanges addresses over `rendezvous`, maps shared memory with the ranks of this host, and makes the communicator.
+// All ranks call it; on an error nothing is left behind.
 Result<std::unique_ptr<Communicator>> bring_up(Rendezvous& rendezvous, const CommSettings& settings, Deadline deadline);
 
 }  // namespace hocket

@@ -2,8 +2,8 @@
 
 #include <bit>
 
-#include "base/types.h"
 #include "base/deadline.h"
+#include "base/types.h"
 #include "kernels/reduce_cpu.h"
 #include "schedule/lower.h"
 
@@ -15,7 +15,8 @@ uint32_t signature(const CallRecord& r, uint32_t epoch) {
   constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
   uint64_t h = (r.seq ^ (uint64_t{epoch} << 32)) * kMix;
   h = (std::rotl(h, 29) ^ r.count) * kMix;
-  h = (std::rotl(h, 29) ^ (uint64_t{r.collective} << 48 | uint64_t{r.type} << 40 | uint64_t{r.op} << 32 | r.root)) * kMix;
+  h = (std::rotl(h, 29) ^ (uint64_t{r.collective} << 48 | uint64_t{r.type} << 40 | uint64_t{r.op} << 32 | r.root)) *
+      kMix;
   const auto s = static_cast<uint32_t>(h >> 32);
   return s != 0 ? s : 1;
 }
@@ -48,13 +49,14 @@ Communicator::Communicator(Parts parts, ForkGuard guard, const select::Table& ta
     : parts_(std::move(parts)),
       guard_(std::move(guard)),
       watch_(parts_),
-      waiter_(wait_policy(parts_.local_ranks, parts_.cpus), *parts_.bell, parts_.fence,
-              [this] {
-                std::vector<Transport*> list;
-                for (const auto& t : parts_.transports) list.push_back(t.get());
-                return list;
-              }(),
-              watch_),
+      waiter_(
+          wait_policy(parts_.local_ranks, parts_.cpus), *parts_.bell, parts_.fence,
+          [this] {
+            std::vector<Transport*> list;
+            for (const auto& t : parts_.transports) list.push_back(t.get());
+            return list;
+          }(),
+          watch_),
       engine_(waiter_),
       table_(table) {
   for (const CatalogEntry& e : catalog()) plans_.emplace_back(e.rooted ? static_cast<size_t>(parts_.nranks) : 1);
@@ -102,10 +104,12 @@ Status Communicator::barrier(const CallOptions& options) {
 Status Communicator::run(CallRecord& record, Call& call, const CallOptions& options) {
   const Busy busy(in_call_);
   if (!busy.mine())
-    return error(hktInvalidUsage, "rank %d: two threads call collectives of one communicator at the same time; give each its own",
+    return error(hktInvalidUsage,
+                 "rank %d: two threads call collectives of one communicator at the same time; give each its own",
                  parts_.rank);
   if (guard_.in_child())
-    return error(hktInvalidUsage, "rank %d: this process was forked from the one that made the communicator; make a new one here",
+    return error(hktInvalidUsage,
+                 "rank %d: this process was forked from the one that made the communicator; make a new one here",
                  parts_.rank);
   if (watch_.failed()) return watch_.failed_before();
 
@@ -113,7 +117,8 @@ Status Communicator::run(CallRecord& record, Call& call, const CallOptions& opti
       select::lookup(table_, static_cast<Collective>(record.collective), call.elems * call.elem_size);
   const std::unique_ptr<const BoundPlan>& slot =
       plans_[static_cast<size_t>(choice.planner - catalog().data())][choice.planner->rooted ? record.root : 0];
-  if (slot == nullptr) [[unlikely]] HKT_TRY(bind(*choice.planner, record.root));
+  if (slot == nullptr) [[unlikely]]
+    HKT_TRY(bind(*choice.planner, record.root));
   const BoundPlan& plan = *slot;
 
   record.seq = ++seq_;
@@ -136,12 +141,14 @@ Status Communicator::run(CallRecord& record, Call& call, const CallOptions& opti
 Status Communicator::bind(const CatalogEntry& planner, uint32_t root) {
   const auto n = static_cast<uint32_t>(parts_.nranks);
   if (n > planner.max_ranks)
-    return error(hktInvalidUsage, "%s serves at most %u ranks, here are %u; choose another one by HOCKET_ALGO", planner.name, planner.max_ranks, n);
+    return error(hktInvalidUsage, "%s serves at most %u ranks, here are %u; choose another one by HOCKET_ALGO",
+                 planner.name, planner.max_ranks, n);
   auto bound = std::make_unique<BoundPlan>();
   bound->info = planner.info(n, root);
   if (round_elems(bound->info, 8, parts_.facts.slot_bytes) == 0)
-    return error(hktInvalidUsage, "%s on %u ranks puts %u blocks into a message, more than slots of %u bytes have lines for", planner.name, n,
-                 bound->info.message_blocks, parts_.facts.slot_bytes);
+    return error(hktInvalidUsage,
+                 "%s on %u ranks puts %u blocks into a message, more than slots of %u bytes have lines for",
+                 planner.name, n, bound->info.message_blocks, parts_.facts.slot_bytes);
   bound->plan = planner.rank_plan(n, root, static_cast<uint32_t>(parts_.rank));
   for (const Peer& p : bound->plan.in) {
     HKT_ASSIGN(Link * l, link(p, recv_));

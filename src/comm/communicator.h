@@ -1,5 +1,5 @@
-// Communicator: a group of ranks that call collectives together. One thread at a time (a second one gets an error); abort() and
-// async_error() from any thread.
+// Communicator: a group of ranks that call collectives together. One thread at a time (a second one gets an error);
+// abort() and async_error() from any thread.
 #pragma once
 
 #include <array>
@@ -38,7 +38,8 @@ class Communicator {
   // Arguments have been checked (types, ops, root, overlap); count may be 0 with null buffers.
   Status all_reduce(const void* in, void* out, uint64_t count, hktDataType_t type, hktRedOp_t op,  //
                     const CallOptions& options = {});
-  Status broadcast(const void* in, void* out, uint64_t count, hktDataType_t type, int root, const CallOptions& options = {});
+  Status broadcast(const void* in, void* out, uint64_t count, hktDataType_t type, int root,
+                   const CallOptions& options = {});
   Status barrier(const CallOptions& options = {});
 
   // Any thread.
@@ -70,7 +71,8 @@ class Communicator {
   std::atomic_flag in_call_ = ATOMIC_FLAG_INIT;
   // Links by (peer, tag), made on first use; nodes of a map stay where they are.
   std::map<uint64_t, Link> send_, recv_;
-  // By planner (its place in the catalog), then by root (one for planners without); filled on first use, then only read.
+  // By planner (its place in the catalog), then by root (one for planners without); filled on first use, then only
+  // read.
   std::vector<std::vector<std::unique_ptr<const BoundPlan>>> plans_;
 };
 

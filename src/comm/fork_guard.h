@@ -1,4 +1,5 @@
-// ForkGuard: tells a forked child from its parent with one load and no system call: a page that the kernel zeroes in children.
+// ForkGuard: tells a forked child from its parent with one load and no system call: a page that the kernel zeroes in
+// children.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-// What bring-up hands to a communicator: who it is, how it reaches the others, how long it waits. Plain data; the communicator
-// owns it. Also made by tests from any transports.
+// What bring-up hands to a communicator: who it is, how it reaches the others, how long it waits. Plain data; the
+// communicator owns it. Also made by tests from any transports.
 #pragma once
 
 #include <cstdint>

@@ -10,9 +10,9 @@
 namespace hocket {
 namespace {
 
-constexpr int64_t kWarnAfter = 10'000'000'000;      // ns of waiting
-constexpr int64_t kSecondWord = 500'000'000;       // ns after a deadline for ranks that know more to speak first
-constexpr int64_t kDiagnoseFor = 1'000'000'000;     // ns to collect the calls of all ranks before naming the odd one out
+constexpr int64_t kWarnAfter = 10'000'000'000;   // ns of waiting
+constexpr int64_t kSecondWord = 500'000'000;     // ns after a deadline for ranks that know more to speak first
+constexpr int64_t kDiagnoseFor = 1'000'000'000;  // ns to collect the calls of all ranks before naming the odd one out
 
 void nap(int64_t ns) {
   const timespec t{0, ns};
@@ -41,7 +41,8 @@ std::string describe(const CallRecord& call) {
                     op_name(static_cast<hktRedOp_t>(call.op)));
     case Collective::broadcast:
       return format("broadcast(count %llu, %s, root %u)", static_cast<unsigned long long>(call.count), type, call.root);
-    case Collective::barrier: return "barrier()";
+    case Collective::barrier:
+      return "barrier()";
   }
   return "an unknown collective";
 }
@@ -136,8 +137,8 @@ Status Watch::check(const Waiting& waiting) {
                       waited_for(blocked).c_str())});
 }
 
-// The ranks that hold everybody up, as far as this rank knows: those that have announced something and not yet this call, and
-// those waited for that have announced nothing.
+// The ranks that hold everybody up, as far as this rank knows: those that have announced something and not yet this
+// call, and those waited for that have announced nothing.
 std::vector<int> Watch::not_called(const Blocked& blocked) const {
   std::vector<int> late;
   for (int p = 0; p < parts_.nranks; ++p) {
@@ -157,7 +158,8 @@ std::string Watch::waited_for(const Blocked& blocked) const {
   std::string text = ranks(late);
   for (const int p : late) {
     const auto last = parts_.route[static_cast<size_t>(p)]->announced(p, 0);
-    text += last ? format("; rank %d's last call is %llu, %s", p, static_cast<unsigned long long>(last->seq), describe(*last).c_str())
+    text += last ? format("; rank %d's last call is %llu, %s", p, static_cast<unsigned long long>(last->seq),
+                          describe(*last).c_str())
                  : format("; rank %d has called nothing yet", p);
     if (text.size() > 100) break;  // a fault carries 200 bytes to the other ranks
   }
@@ -191,10 +193,12 @@ Fault Watch::diagnose_mismatch(const Blocked& blocked) {
     if (g == groups.end()) g = groups.insert(g, {*r, {}});
     g->second.push_back(p);
   }
-  std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
   Fault f{hktMismatch, -1, call_.seq, format("call %llu does not match: ", static_cast<unsigned long long>(call_.seq))};
   for (size_t i = 0; i < groups.size() && f.text.size() < 160; ++i)
-    f.text += format("%s%s called %s", i == 0 ? "" : ", ", ranks(groups[i].second).c_str(), describe(groups[i].first).c_str());
+    f.text += format("%s%s called %s", i == 0 ? "" : ", ", ranks(groups[i].second).c_str(),
+                     describe(groups[i].first).c_str());
   if (groups.size() >= 2) {
     f.rank = groups.back().second.front();
   } else if (!blocked.mismatched.empty()) {

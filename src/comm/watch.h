@@ -1,5 +1,5 @@
-// Watch: decides, while a call waits, whether it may go on: abort, faults of peers, calls that do not match, deadlines. Keeps the
-// first fault of the communicator for good. Everything here is off the hot path.
+// Watch: decides, while a call waits, whether it may go on: abort, faults of peers, calls that do not match, deadlines.
+// Keeps the first fault of the communicator for good. Everything here is off the hot path.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,8 @@ class Watch final : public Supervisor {
   explicit Watch(Parts& parts) : parts_(parts), log_{parts.rank, parts.nranks} {}
 
   // --- communicator's thread
-  // The call that begins now; `record` and `label` stay valid until the next one. timeout_ms < 0: never. Reads no clock.
+  // The call that begins now; `record` and `label` stay valid until the next one. timeout_ms < 0: never. Reads no
+  // clock.
   void begin(const CallRecord& record, int64_t timeout_ms, const char* label) {
     call_ = record;
     timeout_ms_ = timeout_ms;

@@ -6,7 +6,8 @@
 namespace hocket {
 namespace {
 
-// A value with more than one target is made in tiles that stay in the first-level cache, so that copying it on is cheap.
+// A value with more than one target is made in tiles that stay in the first-level cache, so that copying it on is
+// cheap.
 constexpr uint64_t kTile = 8 * 1024;
 
 }  // namespace
@@ -44,7 +45,8 @@ class Run final : public Waiting {
   void execute(const Step& s, const Cursor& c) {
     run_step(s, c);
     ++executed_;
-    if (engine_.trace_ != nullptr) [[unlikely]] engine_.trace_->push_back({c.lane, c.round, c.step});
+    if (engine_.trace_ != nullptr) [[unlikely]]
+      engine_.trace_->push_back({c.lane, c.round, c.step});
   }
 
  private:
@@ -91,9 +93,12 @@ Blocked Run::blocked() const {
 
 unsigned char* Run::at(Buf b, uint64_t offset) const {
   switch (b) {
-    case Buf::in: return static_cast<unsigned char*>(const_cast<void*>(call_.in)) + offset;  // only ever read
-    case Buf::out: return static_cast<unsigned char*>(call_.out) + offset;
-    case Buf::scratch: return engine_.scratch_.data()->bytes + offset;
+    case Buf::in:
+      return static_cast<unsigned char*>(const_cast<void*>(call_.in)) + offset;  // only ever read
+    case Buf::out:
+      return static_cast<unsigned char*>(call_.out) + offset;
+    case Buf::scratch:
+      return engine_.scratch_.data()->bytes + offset;
   }
   return nullptr;
 }
@@ -202,8 +207,8 @@ Status Engine::run(const BoundPlan& plan, const Call& call) {
                     call.round_elems);
   prepare(plan, shape);
   Run run(*this, plan, call, shape, shape.rounds());
-  if (!run.advance())
-    do HKT_TRY(waiter_.wait(run));
+  if (!run.advance()) do
+      HKT_TRY(waiter_.wait(run));
     while (!run.done());
   // A call ends only when all it pushed is out of this process: the caller may not come back for hours.
   if (waiter_.pumped() && !waiter_.flushed()) {

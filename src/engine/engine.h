@@ -1,5 +1,5 @@
-// The CPU engine: runs a rank's plan over links on the caller's thread. Steady state: no allocation, no lock, no clock, no log.
-// One engine per communicator, used by the communicator's thread only.
+// The CPU engine: runs a rank's plan over links on the caller's thread. Steady state: no allocation, no lock, no clock,
+// no log. One engine per communicator, used by the communicator's thread only.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace hocket {
 
-// A rank's plan tied to this rank's links: ready to run with any buffers. Made once per (planner, root), then only read.
+// A rank's plan tied to this rank's links: ready to run with any buffers. Made once per (planner, root), then only
+// read.
 struct BoundPlan {
   RankPlan plan;
   PlanInfo info;
@@ -24,7 +25,9 @@ struct BoundPlan {
   // Source of the step driver.
   const Step& step(uint32_t lane, uint32_t i) const { return plan.steps[plan.lanes[lane].first + i]; }
   uint32_t steps(uint32_t lane) const { return plan.lanes[lane].count; }
-  Dep dep(uint32_t lane, uint32_t i, uint32_t d) const { return plan.deps[plan.first_dep[plan.lanes[lane].first + i] + d]; }
+  Dep dep(uint32_t lane, uint32_t i, uint32_t d) const {
+    return plan.deps[plan.first_dep[plan.lanes[lane].first + i] + d];
+  }
 };
 
 // One call: buffers, sizes and arithmetic for a plan.
@@ -34,9 +37,9 @@ struct Call {
   uint64_t elems = 0;
   uint64_t round_elems = 1;  // from round_elems() with the slot size that all links of the communicator have
   uint32_t elem_size = 1;
-  uint32_t signature = 0;  // of this call, in every message's tag
-  uint32_t divisor = 1;    // post operation: the result is divided by it
-  kernels::Kernel fold;    // nulls for collectives that do not reduce
+  uint32_t signature = 0;                                   // of this call, in every message's tag
+  uint32_t divisor = 1;                                     // post operation: the result is divided by it
+  kernels::Kernel fold;                                     // nulls for collectives that do not reduce
   kernels::Stores out_stores = kernels::Stores::temporal;   // for the last write of the output
   kernels::Stores slot_stores = kernels::Stores::temporal;  // for what a peer reads
 };
@@ -56,9 +59,9 @@ class Engine {
  public:
   explicit Engine(Waiter& waiter) : waiter_(waiter) {}
 
-  // Runs `call` through `plan` and returns when this rank's part is done: the output is complete, the buffers are free and all
-  // that was pushed has left this process's memory. On an error (from the waiter's supervisor) links are left in the middle of
-  // a call: the communicator is unusable.
+  // Runs `call` through `plan` and returns when this rank's part is done: the output is complete, the buffers are free
+  // and all that was pushed has left this process's memory. On an error (from the waiter's supervisor) links are left
+  // in the middle of a call: the communicator is unusable.
   Status run(const BoundPlan& plan, const Call& call);
 
   void set_trace(std::vector<TraceEntry>* trace) { trace_ = trace; }

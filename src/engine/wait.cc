@@ -13,9 +13,10 @@
 namespace hocket {
 namespace {
 
-constexpr int64_t kCheckEvery = 20'000'000;      // ns between looks of the supervisor
-constexpr int64_t kSleepAtMost = 50'000'000;     // ns; a peer may die without ringing
-constexpr int64_t kSleepBetween = 1'000'000;     // ns; when both a doorbell and descriptors can wake us, only one can be slept on
+constexpr int64_t kCheckEvery = 20'000'000;   // ns between looks of the supervisor
+constexpr int64_t kSleepAtMost = 50'000'000;  // ns; a peer may die without ringing
+constexpr int64_t kSleepBetween =
+    1'000'000;  // ns; when both a doorbell and descriptors can wake us, only one can be slept on
 
 // First line of a small file, empty if there is none.
 std::string read_line(const std::string& path) {
@@ -76,8 +77,8 @@ uint32_t usable_cpus(const std::vector<CpuShare>& shares) {
 }
 
 WaitPolicy wait_policy(uint32_t ranks, uint32_t cpus) {
-  // A CPU of one's own: the awaited store comes within a cache-line exchange. Later a yield costs little when nobody else wants
-  // the CPU, and saves everything when somebody does after all.
+  // A CPU of one's own: the awaited store comes within a cache-line exchange. Later a yield costs little when nobody
+  // else wants the CPU, and saves everything when somebody does after all.
   if (ranks <= cpus) return {2'000, 1'000'000};
   // Shared: whoever is waited for may need this very CPU.
   return {20, 500'000};

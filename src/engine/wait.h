@@ -1,5 +1,5 @@
-// Waiting: spin, then yield, then sleep on the doorbell or the transports' descriptors. The ladder is chosen once, by the number
-// of ranks of this host against the CPUs they may use. An idle rank costs no CPU.
+// Waiting: spin, then yield, then sleep on the doorbell or the transports' descriptors. The ladder is chosen once, by
+// the number of ranks of this host against the CPUs they may use. An idle rank costs no CPU.
 #pragma once
 
 #include <poll.h>
@@ -14,12 +14,13 @@
 namespace hocket {
 
 struct WaitPolicy {
-  uint32_t spins;     // polls before the first yield, without pause: a pause costs more than the poll it saves
-  int64_t yield_ns;   // then yield for so long, then sleep
+  uint32_t spins;    // polls before the first yield, without pause: a pause costs more than the poll it saves
+  int64_t yield_ns;  // then yield for so long, then sleep
 };
 // `ranks` on this host that share `cpus` usable CPUs.
 WaitPolicy wait_policy(uint32_t ranks, uint32_t cpus);
-// What a process may use: its affinity mask (a cpu_set_t's bytes) and its control group's quota in CPUs (v2 and v1; large: none).
+// What a process may use: its affinity mask (a cpu_set_t's bytes) and its control group's quota in CPUs (v2 and v1;
+// large: none).
 struct CpuShare {
   std::string mask;
   double quota = 1;
@@ -51,7 +52,8 @@ class Supervisor {
 
 class Waiter {
  public:
-  Waiter(WaitPolicy policy, Doorbell& bell, Fence fence, const std::vector<Transport*>& transports, Supervisor& supervisor);
+  Waiter(WaitPolicy policy, Doorbell& bell, Fence fence, const std::vector<Transport*>& transports,
+         Supervisor& supervisor);
 
   // Returns when waiting.poll() has been true once, or with the supervisor's error.
   template <class W>

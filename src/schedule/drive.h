@@ -1,13 +1,13 @@
-// The step driver: the one place that knows in which order a lane's steps run and what each waits for. The CPU engine, verify,
-// simulate and the kernels all use it, each with its own Machine.
+// The step driver: the one place that knows in which order a lane's steps run and what each waits for. The CPU engine,
+// verify, simulate and the kernels all use it, each with its own Machine.
 //
 // Source:  const Step& or Step step(lane, i); uint32_t steps(lane); Dep dep(lane, i, d)
 // Machine: bool dep_done(Dep, uint32_t round)  // has step dep.step of lane dep.lane finished in `round`
 //          bool pop_ready(uint32_t link), bool push_ready(uint32_t link, const Step&)   // once true, true until used
 //          void execute(const Step&, const Cursor&)                                     // all its waits have ended
 //
-// A step first acquires all dependencies, pops and pushes, then executes: lanes never block one another half-way through a
-// step. A waiter resumes at the condition that blocked it, so fan-in of k links costs k polls, not k*k.
+// A step first acquires all dependencies, pops and pushes, then executes: lanes never block one another half-way
+// through a step. A waiter resumes at the condition that blocked it, so fan-in of k links costs k polls, not k*k.
 #pragma once
 
 #include "schedule/step.h"

@@ -1,5 +1,5 @@
-// A plan as arrays: what the planner's step generator yields for one rank, or for all of them. Immutable once made; any thread
-// may read it. All readers (verify, simulate, text, the CPU engine) take this form.
+// A plan as arrays: what the planner's step generator yields for one rank, or for all of them. Immutable once made; any
+// thread may read it. All readers (verify, simulate, text, the CPU engine) take this form.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ struct PlanInfo {
   std::string name;  // "ring"
   Collective collective = Collective::all_reduce;
   uint32_t nranks = 1;
-  uint32_t root = 0;  // rooted collectives only
+  uint32_t root = 0;                     // rooted collectives only
   std::array<uint32_t, kBufs> chunks{};  // by Buf
   uint32_t message_blocks = 0;           // the most blocks that one message carries
 };

@@ -1,7 +1,7 @@
-// Shape: turns (buffer, chunk, round) into byte spans for layouts that are free to choose (all-reduce, broadcast, barrier):
-// round-major. Round q covers elements [q * round_elems, (q + 1) * round_elems) of in and out; inside it the chunks follow one
-// another and their edges lie on cache lines (relative to the buffer's start). Zero-size chunks are normal.
-// Scratch is not advanced: its chunk j lies at j * scratch_stride and is as long as user chunk j mod chunks.
+// Shape: turns (buffer, chunk, round) into byte spans for layouts that are free to choose (all-reduce, broadcast,
+// barrier): round-major. Round q covers elements [q * round_elems, (q + 1) * round_elems) of in and out; inside it the
+// chunks follow one another and their edges lie on cache lines (relative to the buffer's start). Zero-size chunks are
+// normal. Scratch is not advanced: its chunk j lies at j * scratch_stride and is as long as user chunk j mod chunks.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ inline constexpr uint32_t kChunkAlign = 64;  // bytes
 
 class Shape {
  public:
-  // elems >= 0; elem_size a power of two <= 16; chunks >= 1; round_elems >= 1, a multiple of kChunkAlign / elem_size unless one
-  // round covers everything.
+  // elems >= 0; elem_size a power of two <= 16; chunks >= 1; round_elems >= 1, a multiple of kChunkAlign / elem_size
+  // unless one round covers everything.
   HKT_HD constexpr Shape(uint64_t elems, uint32_t elem_size, uint32_t chunks, uint64_t round_elems)
       : elems_(elems), round_elems_(round_elems), elem_size_(elem_size), chunks_(chunks) {}
 

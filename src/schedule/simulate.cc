@@ -356,8 +356,8 @@ class Simulation {
   const uint32_t n_;
   std::vector<uint32_t> first_lane_, first_in_, first_out_;  // by rank
   std::vector<LaneState> lanes_;
-  std::vector<SimLink> links_;    // by first_in_[destination] + index in its in table
-  std::vector<uint32_t> out_;  // by first_out_[source] + index in its out table: the link
+  std::vector<SimLink> links_;  // by first_in_[destination] + index in its in table
+  std::vector<uint32_t> out_;   // by first_out_[source] + index in its out table: the link
   std::vector<Slot> slots_;
   std::vector<double> out_free_, in_free_, work_free_;  // by rank: when ports and hands are free
   Event event_{};                                       // that is happening

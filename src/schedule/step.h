@@ -1,11 +1,12 @@
-// The intermediate representation: what one rank does, as steps over links and chunks. No pointer, byte or type appears here.
+// The intermediate representation: what one rank does, as steps over links and chunks. No pointer, byte or type appears
+// here.
 //
 // A step executes
 //     v = fold(pop(in[recv]), ..., pop(in[recv + nrecv - 1]) with the local operand load(src) at position `self`)
 //     v = pre(local operand) before the fold (kPre), post(v) after it (kPost)
 //     store(dst, v); push(v, out[send]) ... push(v, out[send + nsend - 1])
-// where every part is present only if `ops` says so. Operands fold from left to right: position 0 first. The local operand
-// stands at position `self` among nrecv + 1 operands, the popped ones keep their link order.
+// where every part is present only if `ops` says so. Operands fold from left to right: position 0 first. The local
+// operand stands at position `self` among nrecv + 1 operands, the popped ones keep their link order.
 //
 // Message  = one step x round x link = one slot, always sent, even when empty: counters depend on the plan alone.
 // Chunk    = a name. The blocks of a step are chunks (c + j * stride) mod chunks(buffer), j < count, of src and of dst;
@@ -33,7 +34,8 @@ inline constexpr uint32_t kBufs = 3;
 
 enum class Collective : uint8_t { all_reduce = 0, broadcast = 1, barrier = 2 };
 
-// Wait, before step i of round q of this lane, for step `step` of lane `lane` in round q - lag (a round below 0 is done).
+// Wait, before step i of round q of this lane, for step `step` of lane `lane` in round q - lag (a round below 0 is
+// done).
 struct Dep {
   uint16_t lane = 0;
   uint16_t lag = 0;
@@ -118,8 +120,8 @@ struct Step {
 };
 static_assert(sizeof(Step) == 32 && std::is_trivially_copyable_v<Step>);
 
-// What a rank sends over the whole plan in one round: messages, and blocks in units of chunks(out). Declared by the planner in
-// closed form, checked against the steps by verify.
+// What a rank sends over the whole plan in one round: messages, and blocks in units of chunks(out). Declared by the
+// planner in closed form, checked against the steps by verify.
 struct Cost {
   uint32_t messages = 0;
   uint32_t blocks = 0;
@@ -137,6 +139,7 @@ struct Cost {
 //   HKT_HD constexpr Peer in(uint32_t rank, uint32_t k) const, out(uint32_t rank, uint32_t k) const;
 //   HKT_HD constexpr Cost cost(uint32_t rank) const;
 //   HKT_HD constexpr uint32_t message_blocks() const;  // the most blocks that one message of any rank carries
-// The k-th message on a link is popped by the k-th pop of that link; every link is pushed by one lane and popped by one lane.
+// The k-th message on a link is popped by the k-th pop of that link; every link is pushed by one lane and popped by one
+// lane.
 
 }  // namespace hocket

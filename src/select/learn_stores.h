@@ -1,7 +1,7 @@
-// Whether messages are better stored through or past the caches is a property of the pair of cores, and it changes when a virtual
-// machine's CPUs are moved: 2 GB/s one way against 9 to 14 the other, either way round. So every rank keeps trying both, and takes
-// what is faster now. The result of a call does not depend on it, so ranks need not agree; they explore in the same calls, because
-// they count the same calls.
+// Whether messages are better stored through or past the caches is a property of the pair of cores, and it changes when
+// a virtual machine's CPUs are moved: 2 GB/s one way against 9 to 14 the other, either way round. So every rank keeps
+// trying both, and takes what is faster now. The result of a call does not depend on it, so ranks need not agree; they
+// explore in the same calls, because they count the same calls.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,8 @@ class StoreLearner {
     // Two tries in a row, as the first one after a change finds the slots in the wrong cache.
     return trying_ = calls_ % kExplore < 2 ? !best : best;
   }
-  // How long it took on this rank. The least of the last few is kept in view: what disturbs a call only makes it longer.
+  // How long it took on this rank. The least of the last few is kept in view: what disturbs a call only makes it
+  // longer.
   void took(int64_t ns) {
     auto& kept = ns_[trying_ ? 1 : 0];
     kept[at_[trying_ ? 1 : 0]++ % kKept] = ns;

@@ -14,8 +14,8 @@ constexpr uint64_t kLearnFrom = 1 * KiB;  // below, a message is a line or a few
 const char* all_reduce_planner(const Facts& f, uint64_t bytes) {
   if (f.nranks == 1) return "ring";
   if (f.hosts == 1) {
-    // On shared memory every pair of ranks is one hop: flat plans have the fewest waits, and few waits are what counts when
-    // ranks share CPUs. One-shot reads n inputs, two-shot twice one; two-shot waits twice.
+    // On shared memory every pair of ranks is one hop: flat plans have the fewest waits, and few waits are what counts
+    // when ranks share CPUs. One-shot reads n inputs, two-shot twice one; two-shot waits twice.
     const uint64_t one_shot = f.nranks == 2 ? 8 * KiB : 16 * KiB / f.nranks;
     if (f.nranks <= 16) return bytes <= one_shot ? "one_shot" : "two_shot";
     if (bytes <= 32 * KiB) return "recursive_doubling";
@@ -27,7 +27,8 @@ const char* all_reduce_planner(const Facts& f, uint64_t bytes) {
 }
 
 const char* broadcast_planner(const Facts& f, uint64_t bytes) {
-  // A chain moves every byte once per rank but needs enough rounds to fill it; a binomial tree's root sends log n copies.
+  // A chain moves every byte once per rank but needs enough rounds to fill it; a binomial tree's root sends log n
+  // copies.
   const uint64_t filled = uint64_t{f.slot_bytes} * f.nranks;
   return f.nranks > 2 && bytes >= filled && !(f.oversubscribed && f.hosts == 1) ? "chain" : "binomial";
 }
@@ -37,9 +38,14 @@ Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
   c.message_bytes = f.slot_bytes;
   const char* name = "dissemination";
   switch (collective) {
-    case Collective::all_reduce: name = all_reduce_planner(f, bytes); break;
-    case Collective::broadcast: name = broadcast_planner(f, bytes); break;
-    case Collective::barrier: break;
+    case Collective::all_reduce:
+      name = all_reduce_planner(f, bytes);
+      break;
+    case Collective::broadcast:
+      name = broadcast_planner(f, bytes);
+      break;
+    case Collective::barrier:
+      break;
   }
   c.planner = find_planner(collective, name);
   c.learn_stores = f.hosts < f.nranks && bytes >= kLearnFrom;

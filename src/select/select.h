@@ -1,5 +1,6 @@
-// Selection: which planner, with which message size and stores, for a call of so many bytes. A table made once per communicator
-// from facts that all ranks share, so that every rank chooses the same; looked up with one array read per call.
+// Selection: which planner, with which message size and stores, for a call of so many bytes. A table made once per
+// communicator from facts that all ranks share, so that every rank chooses the same; looked up with one array read per
+// call.
 #pragma once
 
 #include <array>
@@ -14,18 +15,18 @@ namespace hocket::select {
 
 struct Choice {
   const CatalogEntry* planner = nullptr;
-  uint32_t message_bytes = 0;   // payload of a message at most; <= the slot size
-  bool stream_out = false;      // write the output past the caches
-  bool learn_stores = false;    // find out whether messages are better written past the caches
+  uint32_t message_bytes = 0;  // payload of a message at most; <= the slot size
+  bool stream_out = false;     // write the output past the caches
+  bool learn_stores = false;   // find out whether messages are better written past the caches
 };
 
 // What the choice depends on; identical on all ranks by construction (agreed at bring-up).
 struct Facts {
   uint32_t nranks = 1;
-  uint32_t hosts = 1;              // groups of ranks that share memory
-  bool oversubscribed = false;     // some host has more ranks than usable CPUs
-  uint32_t slot_bytes = 0;         // payload capacity of every link
-  uint64_t cache_bytes = 0;        // smallest last-level cache among the hosts
+  uint32_t hosts = 1;           // groups of ranks that share memory
+  bool oversubscribed = false;  // some host has more ranks than usable CPUs
+  uint32_t slot_bytes = 0;      // payload capacity of every link
+  uint64_t cache_bytes = 0;     // smallest last-level cache among the hosts
 };
 
 // Buckets of sizes: 0 bytes; then (2^(k-1), 2^k] bytes for k = 0...63.

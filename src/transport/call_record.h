@@ -1,5 +1,5 @@
-// CallRecord: what a collective call is, for comparing between ranks and for messages to people. 40 bytes, same layout in shared
-// memory and on the wire (native little-endian; the hello refuses others).
+// CallRecord: what a collective call is, for comparing between ranks and for messages to people. 40 bytes, same layout
+// in shared memory and on the wire (native little-endian; the hello refuses others).
 #pragma once
 
 #include <cstdint>

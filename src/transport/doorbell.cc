@@ -17,8 +17,8 @@ bool register_asymmetric_fence() {
 uint32_t Doorbell::arm(Fence fence) {
   const uint32_t armed = word.load(std::memory_order_relaxed);
   sleeping.store(1, std::memory_order_relaxed);
-  // Our store must be visible before we look at the conditions again, and every ringer's earlier store must be visible to us
-  // or its later load must see `sleeping`.
+  // Our store must be visible before we look at the conditions again, and every ringer's earlier store must be visible
+  // to us or its later load must see `sleeping`.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (fence == Fence::asymmetric) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
   return armed;

@@ -1,10 +1,11 @@
-// Doorbell: how a rank that sleeps is woken by whoever makes progress for it. One per rank, in memory that all its peers map.
+// Doorbell: how a rank that sleeps is woken by whoever makes progress for it. One per rank, in memory that all its
+// peers map.
 //
 // Sleeper (the rank's own thread): arm(); look at every condition once more; sleep() or disarm().
 // Ringer (any peer, after its release store): ring(). It costs a plain load when nobody sleeps.
-// Between the ringer's store and its load of `sleeping` a StoreLoad barrier is needed. On the hot path it would stall the
-// producer until its store has drained, so the sleeper pays for both sides with membarrier(2) (`Fence::asymmetric`, when every
-// process of the communicator has registered); else the ringer fences (`Fence::full`).
+// Between the ringer's store and its load of `sleeping` a StoreLoad barrier is needed. On the hot path it would stall
+// the producer until its store has drained, so the sleeper pays for both sides with membarrier(2) (`Fence::asymmetric`,
+// when every process of the communicator has registered); else the ringer fences (`Fence::full`).
 #pragma once
 
 #include <atomic>
@@ -26,8 +27,8 @@ struct alignas(64) Doorbell {
     if (sleeping.load(std::memory_order_relaxed) != 0) wake();
   }
 
-  uint32_t arm(Fence fence);                         // returns what sleep() takes
-  void sleep(uint32_t armed, int64_t timeout_ns);    // returns at once if rung since arm(); spurious returns allowed
+  uint32_t arm(Fence fence);                       // returns what sleep() takes
+  void sleep(uint32_t armed, int64_t timeout_ns);  // returns at once if rung since arm(); spurious returns allowed
   void disarm() { sleeping.store(0, std::memory_order_relaxed); }
   void wake();
 };

@@ -1,14 +1,19 @@
-// Link: one end of a FIFO of messages from one rank to another. Whatever carries the messages, both ends see a ring of slots in
-// memory: shared memory between processes of a host, private memory with a Pump between the two ends elsewhere. So the engine
-// has one inlined hot path and no virtual call.
+// Link: one end of a FIFO of messages from one rank to another. Whatever carries the messages, both ends see a ring of
+// slots in memory: shared memory between processes of a host, private memory with a Pump between the two ends
+// elsewhere. So the engine has one inlined hot path and no virtual call.
 //
 // Contract
-// - The producer's end is used by one thread (push_*), the consumer's end by one thread (pop_*). Nothing here blocks; false
-//   means "would block". Once push_ready or pop_ready has said true it stays true until that message is pushed or popped.
+// - The producer's end is used by one thread (push_*), the consumer's end by one thread (pop_*). Nothing here blocks;
+// false
+//   means "would block". Once push_ready or pop_ready has said true it stays true until that message is pushed or
+//   popped.
 // - A message has at most slot_bytes() bytes; its length is known to both ends from the plan and is not carried.
-// - What was written to push_begin()'s memory before push() is visible to whoever saw pop_ready() true for that message.
-// - The memory of pop_begin() is the consumer's until pop(); the producer reuses a slot only after the credit came back.
-// - tag = signature (32 bits: which call) | sequence (32 bits: which message of the link). pop_ready compares it whole; after
+// - What was written to push_begin()'s memory before push() is visible to whoever saw pop_ready() true for that
+// message.
+// - The memory of pop_begin() is the consumer's until pop(); the producer reuses a slot only after the credit came
+// back.
+// - tag = signature (32 bits: which call) | sequence (32 bits: which message of the link). pop_ready compares it whole;
+// after
 //   a false, pop_mismatch() tells "not there yet" from "a message of another call".
 // - Credit is published every ack_batch pops, so a producer may count on depth - ack_batch + 1 messages in flight.
 #pragma once
@@ -23,8 +28,8 @@ namespace hocket {
 
 // The ring in memory: [credit line][pad][slot 0][slot 1]...; a slot is a header line and the payload after it.
 struct RingGeometry {
-  static constexpr uint32_t kHeader = 64;   // bytes: tag, then up to kInline bytes of payload
-  static constexpr uint32_t kInline = 56;   // a message of at most so many bytes travels in the header line
+  static constexpr uint32_t kHeader = 64;  // bytes: tag, then up to kInline bytes of payload
+  static constexpr uint32_t kInline = 56;  // a message of at most so many bytes travels in the header line
   static constexpr uint32_t kFirstSlot = 128;
   uint32_t depth = 8;                // slots, a power of two
   uint32_t slot_bytes = 128 * 1024;  // payload capacity, a multiple of 64
@@ -71,8 +76,10 @@ class Link {
 
   // --- producer
   bool push_ready() {
-    if (count_ < limit_) [[likely]] return true;
-    limit_ = credit_->load(std::memory_order_acquire) + mask_ + 1;  // acquire: the consumer has finished reading the slot
+    if (count_ < limit_) [[likely]]
+      return true;
+    limit_ =
+        credit_->load(std::memory_order_acquire) + mask_ + 1;  // acquire: the consumer has finished reading the slot
     return count_ < limit_;
   }
   // Where to write the payload of the next message.
@@ -86,7 +93,8 @@ class Link {
     // Release: the payload is visible to whoever sees the tag.
     header->store(uint64_t{signature} << 32 | static_cast<uint32_t>(count_), std::memory_order_release);
     if (bell_ != nullptr) bell_->ring(fence_);
-    if (pump_ != nullptr) [[unlikely]] pump_->pushed(*this, static_cast<uint32_t>(bytes));
+    if (pump_ != nullptr) [[unlikely]]
+      pump_->pushed(*this, static_cast<uint32_t>(bytes));
   }
 
   // --- consumer
@@ -109,7 +117,8 @@ class Link {
     limit_ = count_;
     credit_->store(count_, std::memory_order_release);  // release: our reads of the slots are done
     if (bell_ != nullptr) bell_->ring(fence_);
-    if (pump_ != nullptr) [[unlikely]] pump_->popped(*this);
+    if (pump_ != nullptr) [[unlikely]]
+      pump_->popped(*this);
   }
 
   uint32_t slot_bytes() const { return slot_bytes_; }

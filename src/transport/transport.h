@@ -1,6 +1,7 @@
-// Transport: makes the two ends of links and tells when peers are gone. One object per communicator and kind; all calls from the
-// communicator's thread unless said otherwise. Tiers: shm (same host, memory mapped by both), tcp (any), loopback (ranks as
-// threads of one process, for tests: can drop, delay, reorder between links and break links on command).
+// Transport: makes the two ends of links and tells when peers are gone. One object per communicator and kind; all calls
+// from the communicator's thread unless said otherwise. Tiers: shm (same host, memory mapped by both), tcp (any),
+// loopback (ranks as threads of one process, for tests: can drop, delay, reorder between links and break links on
+// command).
 //
 // Limits as data: `geometry()` is what every ring of this transport has, equal on both ends.
 #pragma once
@@ -34,8 +35,8 @@ class Transport {
   virtual const char* name() const = 0;
   virtual RingGeometry geometry() const = 0;
 
-  // The producer's (consumer's) end of link (me -> peer, tag), or (peer -> me, tag). Local, never waits for the peer; both ends
-  // of a link are opened once, in any order. The Link is valid as long as the transport.
+  // The producer's (consumer's) end of link (me -> peer, tag), or (peer -> me, tag). Local, never waits for the peer;
+  // both ends of a link are opened once, in any order. The Link is valid as long as the transport.
   virtual Result<Link> open_send(int peer, uint16_t tag) = 0;
   virtual Result<Link> open_recv(int peer, uint16_t tag) = 0;
 
@@ -53,10 +54,11 @@ class Transport {
   // What `peer` has last announced with sequence number `seq` (0: its latest), if this transport reaches it and knows.
   virtual std::optional<CallRecord> announced(int peer, uint64_t seq) const = 0;
 
-  // Cold path, called at least every 50 ms while a call waits: looks whether one of this transport's peers has died (process
-  // ended, connection lost) and for faults raised by others. The first fault found stays.
+  // Cold path, called at least every 50 ms while a call waits: looks whether one of this transport's peers has died
+  // (process ended, connection lost) and for faults raised by others. The first fault found stays.
   virtual std::optional<Fault> fault() = 0;
-  // `peer` has left in good order (destroyed its communicator) and all it had sent is here. No fault, unless it is waited for.
+  // `peer` has left in good order (destroyed its communicator) and all it had sent is here. No fault, unless it is
+  // waited for.
   virtual bool left(int peer) const { return (void)peer, false; }
   // Tells all peers that this communicator has failed; never blocks. Any thread.
   virtual void raise(const Fault& fault) = 0;

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "inprocess/world.h"
 #include "base/types.h"
+#include "inprocess/world.h"
 
 namespace hocket::test {
 namespace {
@@ -20,11 +20,13 @@ float expected_sum(int n, uint64_t i, uint32_t salt) {
   return sum;
 }
 
-// Counts around every edge: a cache line, the inline payload, a slot (256 bytes = 64 floats), a round of n chunks, several.
+// Counts around every edge: a cache line, the inline payload, a slot (256 bytes = 64 floats), a round of n chunks,
+// several.
 std::vector<uint64_t> counts(int n) {
   const auto u = static_cast<uint64_t>(n);
-  std::vector<uint64_t> c = {0, 1, 2, 3, 13, 14, 15, 16, 17, 63, 64, 65, 127, 129, 16 * u - 1, 16 * u, 16 * u + 1,
-                             64 * u - 1, 64 * u, 64 * u + 1, 128 * u + 5, 640 * u + 1, 1000};
+  std::vector<uint64_t> c = {0,          1,          2,      3,          13,          14,          15,         16,
+                             17,         63,         64,     65,         127,         129,         16 * u - 1, 16 * u,
+                             16 * u + 1, 64 * u - 1, 64 * u, 64 * u + 1, 128 * u + 5, 640 * u + 1, 1000};
   return c;
 }
 
@@ -36,7 +38,8 @@ void check_all_reduce(Communicator& comm, uint64_t count, bool in_place, uint32_
   std::vector<float> in(count + 2, kGuard), out(count + 2, kGuard);
   for (uint64_t i = 0; i < count; ++i) in[i + 1] = input(comm.rank(), i, salt);
   if (in_place) out = in;
-  const Status s = comm.all_reduce(in_place ? out.data() + 1 : in.data() + 1, out.data() + 1, count, hktFloat32, hktSum);
+  const Status s =
+      comm.all_reduce(in_place ? out.data() + 1 : in.data() + 1, out.data() + 1, count, hktFloat32, hktSum);
   ASSERT_TRUE(s.ok()) << s.error().text;
   ASSERT_EQ(out.front(), kGuard);
   ASSERT_EQ(out.back(), kGuard);
@@ -111,7 +114,8 @@ std::string spec_label(const testing::TestParamInfo<WorldSpec>& info) {
 
 INSTANTIATE_TEST_SUITE_P(All, Collectives, testing::ValuesIn(specs()), spec_label);
 
-// Every type and operation at three ranks, against the same fold in scalar code: the values are small enough to be exact.
+// Every type and operation at three ranks, against the same fold in scalar code: the values are small enough to be
+// exact.
 template <class T>
 void check_type(Communicator& comm, hktDataType_t type, hktRedOp_t op) {
   constexpr uint64_t kCount = 100;
@@ -127,10 +131,18 @@ void check_type(Communicator& comm, hktDataType_t type, hktRedOp_t op) {
       const T v = value(r, i);
       switch (op) {
         case hktSum:
-        case hktAvg: want = static_cast<T>(want + v); break;
-        case hktProd: want = static_cast<T>(want * v); break;
-        case hktMax: want = v > want ? v : want; break;
-        case hktMin: want = v < want ? v : want; break;
+        case hktAvg:
+          want = static_cast<T>(want + v);
+          break;
+        case hktProd:
+          want = static_cast<T>(want * v);
+          break;
+        case hktMax:
+          want = v > want ? v : want;
+          break;
+        case hktMin:
+          want = v < want ? v : want;
+          break;
       }
     }
     if (op == hktAvg) want = static_cast<T>(want / static_cast<T>(n));
@@ -150,7 +162,9 @@ void check_16bit(Communicator& comm, hktDataType_t type, hktRedOp_t op) {
   constexpr uint64_t kCount = 100;
   std::vector<uint16_t> data(kCount);
   // Multiples of three: the average of three ranks is whole.
-  const auto value = [](int rank, uint64_t i) { return static_cast<float>(3 * (1 + (static_cast<uint64_t>(rank) + i) % 3)); };
+  const auto value = [](int rank, uint64_t i) {
+    return static_cast<float>(3 * (1 + (static_cast<uint64_t>(rank) + i) % 3));
+  };
   for (uint64_t i = 0; i < kCount; ++i) data[i] = bits16(type, value(comm.rank(), i));
   const Status s = comm.all_reduce(data.data(), data.data(), kCount, type, op);
   ASSERT_TRUE(s.ok()) << s.error().text;

@@ -100,7 +100,8 @@ TEST_P(FaultTest, LeavingInGoodOrderDisturbsNobody) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FaultTest, testing::Values("shm", "tcp"), [](const auto& c) { return std::string(c.param); });
+INSTANTIATE_TEST_SUITE_P(All, FaultTest, testing::Values("shm", "tcp"),
+                         [](const auto& c) { return std::string(c.param); });
 
 }  // namespace
 }  // namespace hocket::test

@@ -1,5 +1,5 @@
-// kill -9 of any rank at a random moment of a running all-reduce: every other rank returns an error that names it within five
-// seconds, and nothing is left behind. HOCKET_TEST_FULL=1 makes 200 kills of the 20.
+// kill -9 of any rank at a random moment of a running all-reduce: every other rank returns an error that names it
+// within five seconds, and nothing is left behind. HOCKET_TEST_FULL=1 makes 200 kills of the 20.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>

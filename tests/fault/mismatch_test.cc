@@ -1,5 +1,5 @@
-// Ranks that call different collectives: every rank gets an error that names both calls, from that call or, if it had already
-// returned, from its next one, within seconds; never a hang, never a wrong result.
+// Ranks that call different collectives: every rank gets an error that names both calls, from that call or, if it had
+// already returned, from its next one, within seconds; never a hang, never a wrong result.
 #include <string>
 
 #include "base/deadline.h"
@@ -31,11 +31,14 @@ std::vector<Mismatch> matrix() {
   const auto sum = [](Communicator& c) { return reduce(c, 100, hktFloat32, hktSum); };
   const auto from0 = [](Communicator& c) { return cast(c, 100, hktFloat32, 0); };
   return {
-      {"collective", [](Communicator& c) { return c.barrier(); }, sum, "barrier()", "all_reduce(count 100, float, sum)"},
+      {"collective", [](Communicator& c) { return c.barrier(); }, sum, "barrier()",
+       "all_reduce(count 100, float, sum)"},
       {"collective2", from0, sum, "broadcast(count 100, float, root 0)", "all_reduce(count 100, float, sum)"},
-      {"barrier", from0, [](Communicator& c) { return c.barrier(); }, "broadcast(count 100, float, root 0)", "barrier()"},
+      {"barrier", from0, [](Communicator& c) { return c.barrier(); }, "broadcast(count 100, float, root 0)",
+       "barrier()"},
       {"count", [](Communicator& c) { return reduce(c, 101, hktFloat32, hktSum); }, sum, "count 101", "count 100"},
-      {"large_count", [](Communicator& c) { return reduce(c, 4096, hktFloat32, hktSum); }, sum, "count 4096", "count 100"},
+      {"large_count", [](Communicator& c) { return reduce(c, 4096, hktFloat32, hktSum); }, sum, "count 4096",
+       "count 100"},
       {"empty", [](Communicator& c) { return reduce(c, 0, hktFloat32, hktSum); }, sum, "count 0", "count 100"},
       {"type", [](Communicator& c) { return reduce(c, 100, hktInt32, hktSum); }, sum, "int32", "float"},
       {"op", [](Communicator& c) { return reduce(c, 100, hktFloat32, hktMax); }, sum, "max", "sum"},
@@ -65,7 +68,8 @@ TEST_P(MismatchTest, EveryRankHearsOfBothCalls) {
         ASSERT_TRUE(s.ok()) << s.error().text;
         const int64_t start = now_ns();
         s = rank == odd ? m.odd(comm) : m.others(comm);
-        // A rank that had nothing to wait for learns it from its next call, its async error or at the latest by waiting.
+        // A rank that had nothing to wait for learns it from its next call, its async error or at the latest by
+        // waiting.
         while (s.ok() && now_ns() - start < 5'000'000'000) {
           if (comm.async_error() != hktSuccess) s = comm.barrier();
           timespec nap{0, 1'000'000};
@@ -79,8 +83,10 @@ TEST_P(MismatchTest, EveryRankHearsOfBothCalls) {
       });
       for (int rank = 0; rank < n; ++rank) {
         const std::string& text = texts[static_cast<size_t>(rank)];
-        EXPECT_NE(text.find(m.odd_text), std::string::npos) << m.name << " rank " << rank << " of " << n << ": " << text;
-        EXPECT_NE(text.find(m.others_text), std::string::npos) << m.name << " rank " << rank << " of " << n << ": " << text;
+        EXPECT_NE(text.find(m.odd_text), std::string::npos)
+            << m.name << " rank " << rank << " of " << n << ": " << text;
+        EXPECT_NE(text.find(m.others_text), std::string::npos)
+            << m.name << " rank " << rank << " of " << n << ": " << text;
         EXPECT_NE(text.find("rank " + std::to_string(odd) + " called"), std::string::npos) << m.name << ": " << text;
       }
       if (HasFailure()) return;
@@ -95,9 +101,8 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Matrix, MismatchTest, testing::ValuesIn(cases()), [](const auto& c) {
-  return std::string(c.param.transport) + std::to_string(c.param.n);
-});
+INSTANTIATE_TEST_SUITE_P(Matrix, MismatchTest, testing::ValuesIn(cases()),
+                         [](const auto& c) { return std::string(c.param.transport) + std::to_string(c.param.n); });
 
 }  // namespace
 }  // namespace hocket::test

@@ -21,14 +21,21 @@ TEST(Trace, EqualsThePlan) {
         comm.set_trace(&trace);
         Status s;
         switch (entry.collective) {
-          case Collective::all_reduce: s = comm.all_reduce(data.data(), data.data(), kCount, hktFloat32, hktSum); break;
-          case Collective::broadcast: s = comm.broadcast(data.data(), data.data(), kCount, hktFloat32, static_cast<int>(root)); break;
-          case Collective::barrier: s = comm.barrier(); break;
+          case Collective::all_reduce:
+            s = comm.all_reduce(data.data(), data.data(), kCount, hktFloat32, hktSum);
+            break;
+          case Collective::broadcast:
+            s = comm.broadcast(data.data(), data.data(), kCount, hktFloat32, static_cast<int>(root));
+            break;
+          case Collective::barrier:
+            s = comm.barrier();
+            break;
         }
         ASSERT_TRUE(s.ok()) << s.error().text;
         const RankPlan plan = entry.rank_plan(static_cast<uint32_t>(n), root, static_cast<uint32_t>(rank));
         const PlanInfo info = entry.info(static_cast<uint32_t>(n), root);
-        const uint64_t per_round = entry.collective == Collective::barrier ? 1 : round_elems(info, 4, small_rings().slot_bytes);
+        const uint64_t per_round =
+            entry.collective == Collective::barrier ? 1 : round_elems(info, 4, small_rings().slot_bytes);
         const uint64_t rounds = entry.collective == Collective::barrier ? 1 : (kCount + per_round - 1) / per_round;
         size_t total = 0;
         for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {

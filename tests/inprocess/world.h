@@ -23,7 +23,8 @@ struct WorldSpec {
   int64_t timeout_ms = 20'000;
 
   std::string label() const {
-    return format("n%d_%s%s_%s", n, transport.c_str(), hosts > 1 ? "_hosts" : "", algo.empty() ? "default" : algo.c_str());
+    return format("n%d_%s%s_%s", n, transport.c_str(), hosts > 1 ? "_hosts" : "",
+                  algo.empty() ? "default" : algo.c_str());
   }
 };
 

@@ -1,5 +1,5 @@
-// The subcommands of `hocket`. Each adds itself to the program and, when chosen, runs in the callback that CLI11 calls at the end
-// of parsing; its exit status goes to `status`: 0 good, 1 failed, 2 wrong usage.
+// The subcommands of `hocket`. Each adds itself to the program and, when chosen, runs in the callback that CLI11 calls
+// at the end of parsing; its exit status goes to `status`: 0 good, 1 failed, 2 wrong usage.
 #pragma once
 
 #include <CLI/CLI.hpp>

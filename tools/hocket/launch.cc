@@ -28,7 +28,8 @@ class MeetingPlace {
   static Result<std::string> make() {
     const char* tmp = std::getenv("TMPDIR");
     std::string path = std::string(tmp != nullptr && *tmp != '\0' ? tmp : "/tmp") + "/hocket.XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) return sys_error("cannot make a directory %s for the ranks to meet; set TMPDIR", path.c_str());
+    if (mkdtemp(path.data()) == nullptr)
+      return sys_error("cannot make a directory %s for the ranks to meet; set TMPDIR", path.c_str());
     return path;
   }
   explicit MeetingPlace(std::string path) : path_(std::move(path)) {}
@@ -140,7 +141,8 @@ Result<int> launch_local(int np, Bind bind, const std::function<int(int rank)>& 
       if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
       if (first_failure == 0) {
         first_failure = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-        (void)complain(1, format("rank %d %s; ending the job", static_cast<int>(at - pids.begin()), how_it_ended(status).c_str()));
+        (void)complain(
+            1, format("rank %d %s; ending the job", static_cast<int>(at - pids.begin()), how_it_ended(status).c_str()));
       }
       // The others first get the chance to say what they know: they see the death themselves within a second.
       if (!ending) kill_at = Deadline::in_ms(kGraceMs);

@@ -4,6 +4,44 @@
 #include "commands.h"
 #include "hocket/hocket.h"
 
+namespace hocket::tool {
+namespace {
+
+// The subcommand of a subcommand ... that was being read when the error came; `path` gets their names.
+const CLI::App& innermost(const CLI::App& app, std::string& path) {
+  const CLI::App* at = &app;
+  for (auto subs = at->get_subcommands(); !subs.empty(); subs = at->get_subcommands()) {
+    at = subs.front();
+    path += " " + at->get_name();
+  }
+  return *at;
+}
+
+// One line: what was wrong with the command line, and the word that was probably meant.
+std::string explain(const CLI::App& app, const CLI::ParseError& e) {
+  std::string path;
+  const CLI::App& at = innermost(app, path);
+  std::string text = e.what();
+  const std::vector<std::string> unread = app.remaining(true);
+  const auto flag = [](const std::string& word) { return word.rfind("--", 0) == 0; };
+  if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&e);
+      required != nullptr && !unread.empty() && unread.front().rfind('-', 0) != 0 && at.get_require_subcommand_min() > 0) {
+    std::vector<std::string> known;
+    for (const CLI::App* sub : at.get_subcommands([](const CLI::App*) { return true; })) known.push_back(sub->get_name());
+    text = "unknown subcommand '" + unread.front() + "'" + did_you_mean(unread.front(), known);
+  } else if (const auto word = std::find_if(unread.begin(), unread.end(), flag); word != unread.end()) {
+    std::vector<std::string> known;
+    for (const CLI::Option* o : at.get_options())
+      for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
+    text += did_you_mean(*word, known);
+  }
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text + "; see `hocket" + path + " --help`";
+}
+
+}  // namespace
+}  // namespace hocket::tool
+
 int main(int argc, char** argv) {
   CLI::App app("Hocket: collective communication. `hocket SUBCOMMAND --help` says more.", "hocket");
   app.set_version_flag("--version", "hocket " + std::to_string(HKT_MAJOR) + "." + std::to_string(HKT_MINOR) + "." +
@@ -19,22 +57,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& e) {
     return app.exit(e);  // --help, --version
   } catch (const CLI::ParseError& e) {
-    std::string text = e.what();
-    // Name the flag that was probably meant.
-    for (int i = 1; i < argc; ++i) {
-      const std::string word = argv[i];
-      if (word.rfind("--", 0) != 0 || text.find(word) == std::string::npos) continue;
-      std::vector<std::string> known;
-      for (const CLI::App* sub : app.get_subcommands())
-        for (const CLI::Option* o : sub->get_options())
-          for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
-      text += hocket::tool::did_you_mean(word, known);
-      break;
-    }
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    std::string where;
-    for (const CLI::App* sub : app.get_subcommands()) where += " " + sub->get_name();
-    return hocket::tool::complain(2, text + "; see `hocket" + where + " --help`");
+    return hocket::tool::complain(2, hocket::tool::explain(app, e));
   }
   return status;
 }

@@ -30,22 +30,36 @@ void put(unsigned char* to, T value) {
 
 void encode(hktDataType_t type, double v, unsigned char* to) {
   switch (type) {
-    case hktInt8: return put(to, static_cast<int8_t>(static_cast<int64_t>(v)));
-    case hktUint8: return put(to, static_cast<uint8_t>(static_cast<int64_t>(v)));
-    case hktInt16: return put(to, static_cast<int16_t>(v));
-    case hktUint16: return put(to, static_cast<uint16_t>(v));
-    case hktInt32: return put(to, static_cast<int32_t>(v));
-    case hktUint32: return put(to, static_cast<uint32_t>(v));
-    case hktInt64: return put(to, static_cast<int64_t>(v));
-    case hktUint64: return put(to, static_cast<uint64_t>(v));
-    case hktFloat16: return put(to, to_16bit(static_cast<float>(v), 10, 15));
-    case hktBfloat16: return put(to, to_16bit(static_cast<float>(v), 7, 127));
-    case hktFloat32: return put(to, static_cast<float>(v));
-    case hktFloat64: return put(to, v);
+    case hktInt8:
+      return put(to, static_cast<int8_t>(static_cast<int64_t>(v)));
+    case hktUint8:
+      return put(to, static_cast<uint8_t>(static_cast<int64_t>(v)));
+    case hktInt16:
+      return put(to, static_cast<int16_t>(v));
+    case hktUint16:
+      return put(to, static_cast<uint16_t>(v));
+    case hktInt32:
+      return put(to, static_cast<int32_t>(v));
+    case hktUint32:
+      return put(to, static_cast<uint32_t>(v));
+    case hktInt64:
+      return put(to, static_cast<int64_t>(v));
+    case hktUint64:
+      return put(to, static_cast<uint64_t>(v));
+    case hktFloat16:
+      return put(to, to_16bit(static_cast<float>(v), 10, 15));
+    case hktBfloat16:
+      return put(to, to_16bit(static_cast<float>(v), 7, 127));
+    case hktFloat32:
+      return put(to, static_cast<float>(v));
+    case hktFloat64:
+      return put(to, v);
   }
 }
 
-bool whole(hktDataType_t type) { return type != hktFloat16 && type != hktBfloat16 && type != hktFloat32 && type != hktFloat64; }
+bool whole(hktDataType_t type) {
+  return type != hktFloat16 && type != hktBfloat16 && type != hktFloat32 && type != hktFloat64;
+}
 
 }  // namespace
 
@@ -63,13 +77,17 @@ double PerfData::value(int rank, uint64_t i) const {
   const uint64_t x = static_cast<uint64_t>(rank) + i + seed_;
   switch (op_) {
     // At most 64 ranks add at most 3: 192 is exact with the 8 bits of a bfloat16 and of a uint8; int8 wraps as it must.
-    case hktSum: return x % n_ < 64 ? static_cast<double>(x % 4) : 0;
+    case hktSum:
+      return x % n_ < 64 ? static_cast<double>(x % 4) : 0;
     // Four ranks hold 2, the others 1: no product exceeds 16.
-    case hktProd: return x % n_ < 4 ? 2 : 1;
+    case hktProd:
+      return x % n_ < 4 ? 2 : 1;
     case hktMax:
-    case hktMin: return static_cast<double>(1 + x % n_ % 100);
+    case hktMin:
+      return static_cast<double>(1 + x % n_ % 100);
     // One rank holds 64: the sum is exact, the quotient is rounded once.
-    case hktAvg: return x % n_ == 0 ? 64 : 0;
+    case hktAvg:
+      return x % n_ == 0 ? 64 : 0;
   }
   return 0;
 }
@@ -80,10 +98,18 @@ double PerfData::reduced(uint64_t i) const {
     const double v = value(r, i);
     switch (op_) {
       case hktSum:
-      case hktAvg: all += v; break;
-      case hktProd: all *= v; break;
-      case hktMax: all = std::max(all, v); break;
-      case hktMin: all = std::min(all, v); break;
+      case hktAvg:
+        all += v;
+        break;
+      case hktProd:
+        all *= v;
+        break;
+      case hktMax:
+        all = std::max(all, v);
+        break;
+      case hktMin:
+        all = std::min(all, v);
+        break;
     }
   }
   if (op_ == hktAvg) {

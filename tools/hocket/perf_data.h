@@ -1,5 +1,5 @@
-// Inputs whose reductions are exactly predictable, in every type and operation, whatever the order of the fold: small whole numbers.
-// They repeat with a short period, so that filling and checking run at the speed of memory.
+// Inputs whose reductions are exactly predictable, in every type and operation, whatever the order of the fold: small
+// whole numbers. They repeat with a short period, so that filling and checking run at the speed of memory.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 #include <charconv>
 
 #include "algorithms/catalog.h"
-#include "commands.h"
 #include "base/types.h"
+#include "commands.h"
 
 namespace hocket::tool {
 namespace {
@@ -50,8 +50,8 @@ Result<std::vector<T>> pick(const std::string& text, const char* what, const Lis
   if (!picked.empty()) return picked;
   std::string all;
   for (const std::string& k : known) all += (all.empty() ? "" : ", ") + k;
-  return error(hktInvalidArgument, "unknown %s '%s'%s; known: %s, all", what, text.c_str(), did_you_mean(text, known).c_str(),
-               all.c_str());
+  return error(hktInvalidArgument, "unknown %s '%s'%s; known: %s, all", what, text.c_str(),
+               did_you_mean(text, known).c_str(), all.c_str());
 }
 
 Result<int> parse_int(const std::string& text, const char* flag, int low) {
@@ -81,8 +81,9 @@ Result<uint64_t> parse_size(const std::string& text, const std::string& flag) {
   }
   if (ec == std::errc::result_out_of_range)
     return error(hktInvalidArgument, "%s %s overflows 63 bits of bytes", flag.c_str(), text.c_str());
-  return error(hktInvalidArgument, "%s is '%s', must be a number of bytes with K, M or G (base 1024) behind it if you like",
-               flag.c_str(), text.c_str());
+  return error(hktInvalidArgument,
+               "%s is '%s', must be a number of bytes with K, M or G (base 1024) behind it if you like", flag.c_str(),
+               text.c_str());
 }
 
 std::vector<uint64_t> PerfOptions::sizes() const {
@@ -90,7 +91,8 @@ std::vector<uint64_t> PerfOptions::sizes() const {
   std::vector<uint64_t> list;
   for (uint64_t s = min_bytes; s <= max_bytes;) {
     list.push_back(s);
-    const uint64_t next = step_factor != 0 ? (s > UINT64_MAX / step_factor ? UINT64_MAX : s * step_factor) : s + step_bytes;
+    const uint64_t next =
+        step_factor != 0 ? (s > UINT64_MAX / step_factor ? UINT64_MAX : s * step_factor) : s + step_bytes;
     if (next <= s) break;  // 0 times anything
     s = next;
   }
@@ -99,29 +101,45 @@ std::vector<uint64_t> PerfOptions::sizes() const {
 
 void add_perf_flags(CLI::App& app, PerfFlags& f) {
   app.add_option("collective", f.collective, "all_reduce, broadcast or barrier")->capture_default_str();
-  app.add_option("--np", f.np, "start so many ranks on this machine; without it the rank comes from the environment (HOCKET_INIT)");
-  app.add_option("--bind", f.bind, "core: each rank of --np has a CPU of its own, if there are enough; none: they run anywhere")
+  app.add_option("--np", f.np,
+                 "start so many ranks on this machine; without it the rank comes from the environment (HOCKET_INIT)");
+  app.add_option("--bind", f.bind,
+                 "core: each rank of --np has a CPU of its own, if there are enough; none: they run anywhere")
       ->check(CLI::IsMember({"core", "none"}))
       ->capture_default_str();
   app.add_option("-b,--minbytes", f.min, "smallest size")->capture_default_str();
   app.add_option("-e,--maxbytes", f.max, "largest size")->capture_default_str();
   CLI::Option* step = app.add_option("-i,--stepbytes", f.step, "added from size to size")->capture_default_str();
   app.add_option("-f,--stepfactor", f.factor, "multiplied from size to size")->excludes(step);
-  app.add_option("-n,--iters", f.options.iters, "timed calls per size")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("-w,--warmup_iters", f.options.warmup, "calls per size before that")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("-N,--run_cycles", f.options.cycles, "runs over all sizes")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("-c,--check", f.options.check, "check every element of so many calls per size; 0: none")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("-n,--iters", f.options.iters, "timed calls per size")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("-w,--warmup_iters", f.options.warmup, "calls per size before that")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("-N,--run_cycles", f.options.cycles, "runs over all sizes")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("-c,--check", f.options.check, "check every element of so many calls per size; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("-d,--datatype", f.type, "element type, or all")->capture_default_str();
   app.add_option("-o,--op", f.op, "operation: sum, prod, min, max, avg, or all")->capture_default_str();
   app.add_option("-r,--root", f.root, "root of a broadcast, or all")->capture_default_str();
-  app.add_option("-a,--average", f.average, "report the time of 0: rank 0, 1: the mean, 2: the fastest, 3: the slowest rank")->check(CLI::Range(0, 3))->capture_default_str();
-  app.add_option("-J,--output_file,--json", f.options.json, "write the results to FILE as JSON; an existing file is kept");
-  app.add_flag("-I,--per_iter_timing,--percentiles", f.options.percentiles, "time each call: p50 and p99 of the slowest rank");
+  app.add_option("-a,--average", f.average,
+                 "report the time of 0: rank 0, 1: the mean, 2: the fastest, 3: the slowest rank")
+      ->check(CLI::Range(0, 3))
+      ->capture_default_str();
+  app.add_option("-J,--output_file,--json", f.options.json,
+                 "write the results to FILE as JSON; an existing file is kept");
+  app.add_flag("-I,--per_iter_timing,--percentiles", f.options.percentiles,
+               "time each call: p50 and p99 of the slowest rank");
   app.add_option("--transport", f.options.transport, "auto, shm or tcp")->check(CLI::IsMember({"auto", "shm", "tcp"}));
   f.fixed.resize(std::size(kFixed));
   for (size_t i = 0; i < std::size(kFixed); ++i) {
     f.fixed[i] = {kFixed[i].names, kFixed[i].fallback};
-    app.add_option(kFixed[i].names, f.fixed[i].second, std::string("no meaning here: ") + kFixed[i].why)->group("nccl-tests");
+    app.add_option(kFixed[i].names, f.fixed[i].second, std::string("no meaning here: ") + kFixed[i].why)
+        ->group("nccl-tests");
   }
 }
 
@@ -142,8 +160,8 @@ Result<PerfOptions> perf_options(const CLI::App&, const PerfFlags& f) {
     found = true;
   }
   if (!found)
-    return error(hktInvalidArgument, "unknown collective '%s'%s; known: all_reduce, broadcast, barrier", f.collective.c_str(),
-                 did_you_mean(f.collective, known).c_str());
+    return error(hktInvalidArgument, "unknown collective '%s'%s; known: all_reduce, broadcast, barrier",
+                 f.collective.c_str(), did_you_mean(f.collective, known).c_str());
   if (!f.np.empty()) {
     HKT_ASSIGN(o.np, parse_int(f.np, "--np", 1));
   }
@@ -156,7 +174,8 @@ Result<PerfOptions> perf_options(const CLI::App&, const PerfFlags& f) {
   if (!f.factor.empty()) {
     HKT_ASSIGN(const int factor, parse_int(f.factor, "-f", 2));
     o.step_factor = static_cast<uint64_t>(factor);
-    if (o.min_bytes == 0) return error(hktInvalidArgument, "-b 0 cannot be multiplied; start at 1 byte or more, or use -i");
+    if (o.min_bytes == 0)
+      return error(hktInvalidArgument, "-b 0 cannot be multiplied; start at 1 byte or more, or use -i");
   } else if (o.step_bytes == 0 && o.min_bytes != o.max_bytes) {
     return error(hktInvalidArgument, "-i 0 never reaches -e %s; give a step", f.max.c_str());
   }

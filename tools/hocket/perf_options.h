@@ -1,5 +1,5 @@
-// What `hocket perf` was asked for. Flags mean what they mean in nccl-tests; those without a meaning on a CPU accept their default
-// and refuse anything else.
+// What `hocket perf` was asked for. Flags mean what they mean in nccl-tests; those without a meaning on a CPU accept
+// their default and refuse anything else.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launch.h"
 #include "hocket/hocket.h"
+#include "launch.h"
 #include "schedule/step.h"
 
 namespace hocket::tool {
@@ -39,7 +39,8 @@ struct PerfOptions {
 
 // The texts of the flags before they mean anything.
 struct PerfFlags {
-  std::string collective = "all_reduce", min = "32M", max = "32M", step = "1M", factor, type = "float", op = "sum", root = "0";
+  std::string collective = "all_reduce", min = "32M", max = "32M", step = "1M", factor, type = "float", op = "sum",
+              root = "0";
   std::string np, bind = "core";
   PerfOptions options;
   int average = 1;

@@ -27,7 +27,8 @@ std::string now_text() {
 
 // Only what concerns this run: the rest of an environment holds secrets.
 ordered_json environment() {
-  static const std::set<std::string> launcher = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+  static const std::set<std::string> launcher = {"RANK",        "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+                                                 "MASTER_ADDR", "MASTER_PORT"};
   ordered_json list = ordered_json::array();
   for (char** e = environ; *e != nullptr; ++e) {
     const std::string entry = *e;
@@ -61,24 +62,27 @@ void Report::begin(std::FILE* to) const {
   std::fprintf(to,
                "# nThread 1 nGpus 1 minBytes %" PRIu64 " maxBytes %" PRIu64 " step: %" PRIu64
                "(%s) warmup iters: %d iters: %d agg iters: 1 validation: %d graph: 0 unalign: 0\n#\n",
-               options_.min_bytes, options_.max_bytes, options_.step_factor != 0 ? options_.step_factor : options_.step_bytes,
+               options_.min_bytes, options_.max_bytes,
+               options_.step_factor != 0 ? options_.step_factor : options_.step_bytes,
                options_.step_factor != 0 ? "factor" : "bytes", options_.warmup, options_.iters, options_.check);
   std::fprintf(to, "# Using devices\n");
   for (const Device& d : devices_)
-    std::fprintf(to, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%04x:%02x:%02x] %s\n", d.rank, 0, d.pid, d.host.c_str(), 0, 0, 0,
-                 0, "cpu");
+    std::fprintf(to, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%04x:%02x:%02x] %s\n", d.rank, 0, d.pid,
+                 d.host.c_str(), 0, 0, 0, 0, "cpu");
   std::fprintf(to, "#\n");
   const char* extra = options_.percentiles ? "  %7s  %7s" : "";
   const auto head = [&](const char* a, const char* b) {
     if (*extra != '\0') std::fprintf(to, extra, a, b);
   };
-  std::fprintf(to, "# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place          \n", "", "", "", "", "");
-  std::fprintf(to, "# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s", "size", "count", "type", "redop", "root", "time", "algbw", "busbw",
-               "#wrong");
+  std::fprintf(to, "# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place          \n", "",
+               "", "", "", "");
+  std::fprintf(to, "# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s", "size", "count", "type", "redop", "root", "time",
+               "algbw", "busbw", "#wrong");
   head("p50", "p99");
   std::fprintf(to, "  %7s  %6s  %6s  %6s", "time", "algbw", "busbw", "#wrong");
   head("p50", "p99");
-  std::fprintf(to, "\n# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "");
+  std::fprintf(to, "\n# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s", "(B)", "(elements)", "", "", "", "(us)",
+               "(GB/s)", "(GB/s)", "");
   head("(us)", "(us)");
   std::fprintf(to, "  %7s  %6s  %6s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
   head("(us)", "(us)");
@@ -87,9 +91,11 @@ void Report::begin(std::FILE* to) const {
 }
 
 void Report::row(std::FILE* to, const Row& r) {
-  std::fprintf(to, "%12" PRIu64 "  %12" PRIu64 "  %8s  %6s  %6i", r.size, r.count, r.type.c_str(), r.op.c_str(), r.root);
+  std::fprintf(to, "%12" PRIu64 "  %12" PRIu64 "  %8s  %6s  %6i", r.size, r.count, r.type.c_str(), r.op.c_str(),
+               r.root);
   for (const Measured* m : {&r.out_of_place, &r.in_place}) {
-    std::fprintf(to, "  %7s  %6s  %6s", fit(m->time_us, 7).c_str(), fit(m->alg_bw, 6).c_str(), fit(m->bus_bw, 6).c_str());
+    std::fprintf(to, "  %7s  %6s  %6s", fit(m->time_us, 7).c_str(), fit(m->alg_bw, 6).c_str(),
+                 fit(m->bus_bw, 6).c_str());
     if (m->wrong < 0)
       std::fprintf(to, "  %6s", "N/A");
     else
@@ -105,7 +111,8 @@ void Report::row(std::FILE* to, const Row& r) {
 }
 
 void Report::end(std::FILE* to) const {
-  std::fprintf(to, "# %-20s : %d %s\n", "Out of bounds values", static_cast<int>(wrong_), wrong_ == 0 ? "OK" : "FAILED");
+  std::fprintf(to, "# %-20s : %d %s\n", "Out of bounds values", static_cast<int>(wrong_),
+               wrong_ == 0 ? "OK" : "FAILED");
   std::fprintf(to, "# %-20s : %g %s\n#\n", "Avg bus bandwidth", average_bus_bw(), "");
   std::fprintf(to, "# Collective test concluded: %s_perf\n#\n", options_.collective_text.c_str());
   std::fflush(to);
@@ -169,7 +176,8 @@ ordered_json Report::json() const {
     one["experiment_name"] = options_.collective_text + "_perf";
     j["results"].push_back(one);
   }
-  j["out_of_bounds"] = {{"count", wrong_}, {"okay", wrong_ == 0 ? "true" : "false"}};  // strings, as nccl-tests writes them
+  j["out_of_bounds"] = {{"count", wrong_},
+                        {"okay", wrong_ == 0 ? "true" : "false"}};  // strings, as nccl-tests writes them
   j["average_bus_bandwidth"] = {{"bandwidth", average_bus_bw()}, {"okay", "unchecked"}};
   j["errors"] = ordered_json::array();
   j["end_time"] = now_text();

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "base/deadline.h"
-#include "commands.h"
 #include "base/types.h"
+#include "commands.h"
 #include "perf_data.h"
 #include "perf_report.h"
 
@@ -84,9 +84,12 @@ class PerfRank {
 
 void PerfRank::call(const void* send, void* recv, uint64_t count, hktDataType_t type, hktRedOp_t op, int root) {
   switch (options_.collective) {
-    case Collective::all_reduce: return check(hktAllReduce(send, recv, count, type, op, comm_, nullptr));
-    case Collective::broadcast: return check(hktBroadcast(send, recv, count, type, root, comm_, nullptr));
-    case Collective::barrier: return check(hktBarrier(comm_, nullptr));
+    case Collective::all_reduce:
+      return check(hktAllReduce(send, recv, count, type, op, comm_, nullptr));
+    case Collective::broadcast:
+      return check(hktBroadcast(send, recv, count, type, root, comm_, nullptr));
+    case Collective::barrier:
+      return check(hktBarrier(comm_, nullptr));
   }
 }
 
@@ -130,10 +133,18 @@ Measured PerfRank::measure(Row& row, hktDataType_t type, hktRedOp_t op, bool in_
   }
   double us = static_cast<double>(now_ns() - start) / 1e3 / options_.iters;
   switch (options_.average) {
-    case Average::rank0: us = over_ranks(rank_ == 0 ? us : 0.0, hktFloat64, hktSum); break;
-    case Average::mean: us = over_ranks(us, hktFloat64, hktAvg); break;
-    case Average::min: us = over_ranks(us, hktFloat64, hktMin); break;
-    case Average::max: us = over_ranks(us, hktFloat64, hktMax); break;
+    case Average::rank0:
+      us = over_ranks(rank_ == 0 ? us : 0.0, hktFloat64, hktSum);
+      break;
+    case Average::mean:
+      us = over_ranks(us, hktFloat64, hktAvg);
+      break;
+    case Average::min:
+      us = over_ranks(us, hktFloat64, hktMin);
+      break;
+    case Average::max:
+      us = over_ranks(us, hktFloat64, hktMax);
+      break;
   }
   m.time_us = us;
   m.alg_bw = us > 0 ? static_cast<double>(row.size) / us / 1e3 : 0;
@@ -166,7 +177,8 @@ Measured PerfRank::measure(Row& row, hktDataType_t type, hktRedOp_t op, bool in_
 
 void PerfRank::progress(const Row& row) const {
   if (rank_ == 0 && isatty(STDERR_FILENO)) {
-    std::fprintf(stderr, "\r\033[K  %s, %llu bytes ...\r", options_.collective_text.c_str(), static_cast<unsigned long long>(row.size));
+    std::fprintf(stderr, "\r\033[K  %s, %llu bytes ...\r", options_.collective_text.c_str(),
+                 static_cast<unsigned long long>(row.size));
     std::fflush(stderr);
   }
 }
@@ -190,7 +202,8 @@ int PerfRank::run() {
     return 1;
   }
   if (!options_.roots.empty() && options_.roots.front() >= nranks_) {
-    if (rank_ == 0) (void)complain(2, format("-r %d must be less than the number of ranks, %d", options_.roots.front(), nranks_));
+    if (rank_ == 0)
+      (void)complain(2, format("-r %d must be less than the number of ranks, %d", options_.roots.front(), nranks_));
     return 2;
   }
   std::FILE* json = nullptr;
@@ -238,7 +251,8 @@ int PerfRank::run() {
     if (json != nullptr) {
       const std::string text = report.json().dump(2) + "\n";
       const bool written = std::fwrite(text.data(), 1, text.size(), json) == text.size();
-      if (std::fclose(json) != 0 || !written) return complain(1, format("--json: cannot write %s", options_.json.c_str()));
+      if (std::fclose(json) != 0 || !written)
+        return complain(1, format("--json: cannot write %s", options_.json.c_str()));
     }
   }
   return over_ranks<int64_t>(wrong, hktInt64, hktMax) == 0 ? 0 : 1;

@@ -23,8 +23,8 @@ Status verify_plan(const PlanChoice& choice) {
     messages = std::max<uint64_t>(messages, r.cost.messages);
     blocks = std::max<uint64_t>(blocks, r.cost.blocks);
   }
-  std::printf("%s %s, %u ranks: proven, in place and out of place\n", collective_name(plan.info.collective), plan.info.name.c_str(),
-              plan.info.nranks);
+  std::printf("%s %s, %u ranks: proven, in place and out of place\n", collective_name(plan.info.collective),
+              plan.info.name.c_str(), plan.info.nranks);
   std::printf("  every contribution is in every result exactly once; every message is received\n");
   if (plan.info.collective == Collective::all_reduce) {
     std::printf("  results: %s\n", data.chunk_identical  ? "the same bits on all ranks, whatever the size (R2)"
@@ -32,7 +32,8 @@ Status verify_plan(const PlanChoice& choice) {
                                                          : "may differ in rounding from rank to rank");
     std::printf("  operands in the order of ranks: %s\n", data.order_is_rank ? "yes" : "no");
   }
-  std::printf("  no race and no deadlock with %u slots per link, credit every %u\n", lowering.depth, lowering.ack_batch);
+  std::printf("  no race and no deadlock with %u slots per link, credit every %u\n", lowering.depth,
+              lowering.ack_batch);
   std::printf("  steps per round, all ranks: %llu; a rank sends at most %llu messages, %llu blocks of 1/%u\n",
               static_cast<unsigned long long>(data.steps), static_cast<unsigned long long>(messages),
               static_cast<unsigned long long>(blocks), std::max(1u, plan.info.chunks[static_cast<uint32_t>(Buf::out)]));
@@ -45,7 +46,8 @@ void add_plan(CLI::App& app, int& status) {
   CLI::App* plan = app.add_subcommand("plan", "list, print or prove plans");
   plan->require_subcommand(1);
   plan->add_subcommand("list", "the planners")->callback([&status] {
-    for (const CatalogEntry& e : catalog()) std::printf("%-10s  %-18s  %s\n", collective_name(e.collective), e.name, e.summary);
+    for (const CatalogEntry& e : catalog())
+      std::printf("%-10s  %-18s  %s\n", collective_name(e.collective), e.name, e.summary);
     status = 0;
   });
   const auto choice = std::make_shared<PlanChoice>();
@@ -85,8 +87,8 @@ Result<const CatalogEntry*> find_choice(const PlanChoice& choice) {
   }
   std::string all;
   for (const std::string& k : known) all += (all.empty() ? "" : ", ") + k;
-  return error(hktInvalidArgument, "unknown planner '%s'%s; known: %s", choice.name.c_str(), did_you_mean(choice.name, known).c_str(),
-               all.c_str());
+  return error(hktInvalidArgument, "unknown planner '%s'%s; known: %s", choice.name.c_str(),
+               did_you_mean(choice.name, known).c_str(), all.c_str());
 }
 
 Result<Plan> make_plan(const PlanChoice& choice) {

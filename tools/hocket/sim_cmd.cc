@@ -27,8 +27,9 @@ Status simulate_plan(const SimFlags& f) {
   net.beta_us_per_byte = {1e-3 / f.bandwidth, 1e-3 / f.inter_bandwidth};  // 1 GB/s = 1000 bytes per us
   net.gamma_us_per_byte = 1e-3 / f.reduce;
   HKT_ASSIGN(const SimReport r, simulate(plan, net, call));
-  std::printf("%s %s, %u ranks, %llu bytes: %.3f us, %u rounds\n", collective_name(plan.info.collective), plan.info.name.c_str(),
-              plan.info.nranks, static_cast<unsigned long long>(call.bytes), r.time_us, r.rounds);
+  std::printf("%s %s, %u ranks, %llu bytes: %.3f us, %u rounds\n", collective_name(plan.info.collective),
+              plan.info.name.c_str(), plan.info.nranks, static_cast<unsigned long long>(call.bytes), r.time_us,
+              r.rounds);
   std::printf("  within hosts  %12llu messages %16llu bytes\n", static_cast<unsigned long long>(r.messages[0]),
               static_cast<unsigned long long>(r.bytes[0]));
   std::printf("  between hosts %12llu messages %16llu bytes\n", static_cast<unsigned long long>(r.messages[1]),
@@ -45,10 +46,16 @@ void add_sim(CLI::App& app, int& status) {
   sim->add_option("--bytes", f->bytes, "size of the buffer")->capture_default_str();
   sim->add_option("--slot", f->slot, "most bytes in a message; 0: everything in one round")->capture_default_str();
   sim->add_option("--group", f->group, "ranks per host; 0: all on one")->capture_default_str();
-  sim->add_option("--alpha", f->alpha, "latency of a message, us")->check(CLI::NonNegativeNumber)->capture_default_str();
+  sim->add_option("--alpha", f->alpha, "latency of a message, us")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   sim->add_option("--bandwidth", f->bandwidth, "of a link, GB/s")->check(CLI::PositiveNumber)->capture_default_str();
-  sim->add_option("--inter-alpha", f->inter_alpha, "latency between hosts, us")->check(CLI::NonNegativeNumber)->capture_default_str();
-  sim->add_option("--inter-bandwidth", f->inter_bandwidth, "between hosts, GB/s")->check(CLI::PositiveNumber)->capture_default_str();
+  sim->add_option("--inter-alpha", f->inter_alpha, "latency between hosts, us")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  sim->add_option("--inter-bandwidth", f->inter_bandwidth, "between hosts, GB/s")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   sim->add_option("--reduce", f->reduce, "of the reduction, GB/s")->check(CLI::PositiveNumber)->capture_default_str();
   sim->callback([f, &status] {
     const Status s = simulate_plan(*f);
