@@ -42,9 +42,16 @@ hktResult_t guarded(const char* function, Body&& body) {
   }
 }
 
-Status check_comm(const char* function, hktComm_t comm) {
+// The checks of collectives are split: what passes costs a few compares, what fails goes to a function that finds the words.
+bool usable(hktComm_t comm) { return comm != nullptr && comm->comm != nullptr; }
+
+Error unusable(const char* function, hktComm_t comm) {
   if (comm == nullptr) return error(hktInvalidArgument, "%s: comm is null", function);
-  if (comm->comm == nullptr) return error(hktInvalidArgument, "%s: comm has been destroyed", function);
+  return error(hktInvalidArgument, "%s: comm has been destroyed", function);
+}
+
+Status check_comm(const char* function, hktComm_t comm) {
+  if (!usable(comm)) return unusable(function, comm);
   return {};
 }
 
@@ -67,9 +74,8 @@ Result<CommSettings> settings(const char* function, const hktConfig_t* config) {
   return s;
 }
 
-Result<CallOptions> call_options(const char* function, const hktCallOptions_t* options) {
-  CallOptions o;
-  if (options == nullptr) return o;
+// Not null.
+Status read_options(const char* function, const hktCallOptions_t* options, CallOptions& o) {
   if (options->size < sizeof(hktCallOptions_t) || options->version / 10000 != HKT_MAJOR || options->reserved != 0)
     return error(hktInvalidArgument, "%s: options were not initialised with HKT_CALL_OPTIONS_INITIALIZER", function);
   if (options->stream != HKT_STREAM_HOST)
@@ -81,7 +87,7 @@ Result<CallOptions> call_options(const char* function, const hktCallOptions_t* o
                  HKT_MAJOR, HKT_MINOR);
   o.timeout_ms = options->timeout_ms;
   o.label = options->label;
-  return o;
+  return {};
 }
 
 // Type, count and the two buffers of a collective. `sends`: sendbuf is read on this rank.
@@ -92,6 +98,16 @@ struct Buffers {
   hktDataType_t type;
   bool sends;
 };
+
+// Good buffers, the only case that has to be quick.
+bool good_buffers(const Buffers& b) {
+  const size_t size = type_size(b.type);
+  if (size == 0 || b.count > static_cast<uint64_t>(INT64_MAX) / 8) return false;
+  if (b.count == 0) return true;
+  if (b.recv == nullptr || (b.sends && b.send == nullptr)) return false;
+  const auto s = reinterpret_cast<uintptr_t>(b.send), r = reinterpret_cast<uintptr_t>(b.recv);
+  return !b.sends || s == r || (s < r ? r - s : s - r) >= b.count * size;
+}
 
 Status check_buffers(const char* function, const Buffers& b) {
   if (!valid(b.type))
@@ -277,11 +293,13 @@ hktResult_t hktCommDestroy(hktComm_t comm) {
 hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktRedOp_t op,
                          hktComm_t comm, const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    HKT_TRY(check_comm("hktAllReduce", comm));
-    HKT_TRY(check_buffers("hktAllReduce", {sendbuf, recvbuf, count, type, true}));
+    if (!usable(comm)) return unusable("hktAllReduce", comm);
+    const Buffers buffers{sendbuf, recvbuf, count, type, true};
+    if (!good_buffers(buffers)) HKT_TRY(check_buffers("hktAllReduce", buffers));
     if (!valid(op))
       return error(hktInvalidArgument, "hktAllReduce: op is %d, which is no hktRedOp_t", static_cast<int>(op));
-    HKT_ASSIGN(const CallOptions o, call_options("hktAllReduce", options));
+    CallOptions o;
+    if (options != nullptr) HKT_TRY(read_options("hktAllReduce", options, o));
     return comm->comm->all_reduce(sendbuf, recvbuf, count, type, op, o);
   });
 }
@@ -289,20 +307,23 @@ hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDa
 hktResult_t hktBroadcast(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, int root, hktComm_t comm,
                          const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    HKT_TRY(check_comm("hktBroadcast", comm));
+    if (!usable(comm)) return unusable("hktBroadcast", comm);
     const int n = comm->comm->size();
     if (root < 0 || root >= n)
       return error(hktInvalidArgument, "hktBroadcast: root is %d, must be in [0, %d)", root, n);
-    HKT_TRY(check_buffers("hktBroadcast", {sendbuf, recvbuf, count, type, comm->comm->rank() == root}));
-    HKT_ASSIGN(const CallOptions o, call_options("hktBroadcast", options));
+    const Buffers buffers{sendbuf, recvbuf, count, type, comm->comm->rank() == root};
+    if (!good_buffers(buffers)) HKT_TRY(check_buffers("hktBroadcast", buffers));
+    CallOptions o;
+    if (options != nullptr) HKT_TRY(read_options("hktBroadcast", options, o));
     return comm->comm->broadcast(sendbuf, recvbuf, count, type, root, o);
   });
 }
 
 hktResult_t hktBarrier(hktComm_t comm, const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    HKT_TRY(check_comm("hktBarrier", comm));
-    HKT_ASSIGN(const CallOptions o, call_options("hktBarrier", options));
+    if (!usable(comm)) return unusable("hktBarrier", comm);
+    CallOptions o;
+    if (options != nullptr) HKT_TRY(read_options("hktBarrier", options, o));
     return comm->comm->barrier(o);
   });
 }

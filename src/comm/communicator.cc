@@ -59,6 +59,9 @@ Communicator::Communicator(Parts parts, ForkGuard guard, const select::Table& ta
           watch_),
       engine_(waiter_),
       table_(table) {
+  for (size_t type = 0; type < kernels_.size(); ++type)
+    for (size_t op = 0; op < kernels_[type].size(); ++op)
+      kernels_[type][op] = kernels::fold_kernel(static_cast<hktDataType_t>(type), static_cast<hktRedOp_t>(op));
   for (const CatalogEntry& e : catalog()) plans_.emplace_back(e.rooted ? static_cast<size_t>(parts_.nranks) : 1);
 }
 
@@ -74,7 +77,7 @@ Status Communicator::all_reduce(const void* in, void* out, uint64_t count, hktDa
   call.out = out;
   call.elems = count;
   call.elem_size = static_cast<uint32_t>(type_size(type));
-  call.fold = kernels::fold_kernel(type, op);
+  call.fold = kernels_[static_cast<size_t>(type)][static_cast<size_t>(op)];
   if (op == hktAvg) call.divisor = static_cast<uint32_t>(parts_.nranks);
   return run(record, call, options);
 }
@@ -124,7 +127,7 @@ Status Communicator::run(CallRecord& record, Call& call, const CallOptions& opti
   record.seq = ++seq_;
   record.signature = signature(record, parts_.epoch);
   call.signature = record.signature;
-  call.round_elems = round_elems(plan.info, call.elem_size, choice.message_bytes);
+  call.round_elems = plan.round_elems[static_cast<size_t>(std::countr_zero(call.elem_size))];
   call.out_stores = choice.stream_out ? kernels::Stores::streaming : kernels::Stores::temporal;
   watch_.begin(record, options.timeout_ms != HKT_UNDEFINED ? options.timeout_ms : parts_.timeout_ms, options.label);
   for (const auto& t : parts_.transports) t->announce(record);
@@ -145,7 +148,9 @@ Status Communicator::bind(const CatalogEntry& planner, uint32_t root) {
                  planner.name, planner.max_ranks, n);
   auto bound = std::make_unique<BoundPlan>();
   bound->info = planner.info(n, root);
-  if (round_elems(bound->info, 8, parts_.facts.slot_bytes) == 0)
+  for (size_t log = 0; log < bound->round_elems.size(); ++log)
+    bound->round_elems[log] = round_elems(bound->info, 1u << log, parts_.facts.slot_bytes);
+  if (bound->round_elems.back() == 0)
     return error(hktInvalidUsage,
                  "%s on %u ranks puts %u blocks into a message, more than slots of %u bytes have lines for",
                  planner.name, n, bound->info.message_blocks, parts_.facts.slot_bytes);

@@ -67,6 +67,7 @@ class Communicator {
   Engine engine_;
   const select::Table table_;
   std::array<std::array<select::StoreLearner, select::kBuckets>, select::kCollectives> learners_{};
+  std::array<std::array<kernels::Kernel, hktAvg + 1>, hktUint16 + 1> kernels_{};  // by type and operation
   uint64_t seq_ = 0;
   std::atomic_flag in_call_ = ATOMIC_FLAG_INIT;
   // Links by (peer, tag), made on first use; nodes of a map stay where they are.

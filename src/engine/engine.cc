@@ -194,11 +194,14 @@ void Run::move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t div
 }
 
 void Engine::prepare(const BoundPlan& plan, const Shape& shape) {
-  cursors_.assign(plan.plan.lanes.size(), Cursor{});
-  for (uint32_t lane = 0; lane < cursors_.size(); ++lane) cursors_[lane].lane = lane;
-  if (operands_.size() < plan.in.size() + 1) operands_.resize(plan.in.size() + 1);
-  if (targets_.size() < plan.out.size() + 1) targets_.resize(plan.out.size() + 1);
-  const uint64_t scratch = plan.info.chunks[static_cast<uint32_t>(Buf::scratch)] * shape.scratch_stride();
+  const size_t lanes = plan.plan.lanes.size();
+  if (cursors_.size() != lanes) cursors_.resize(lanes);
+  for (uint32_t lane = 0; lane < lanes; ++lane) cursors_[lane] = {lane, 0, 0, 0};
+  if (operands_.size() <= plan.in.size()) operands_.resize(plan.in.size() + 1);
+  if (targets_.size() <= plan.out.size()) targets_.resize(plan.out.size() + 1);
+  const uint32_t chunks = plan.info.chunks[static_cast<uint32_t>(Buf::scratch)];
+  if (chunks == 0) return;
+  const uint64_t scratch = chunks * shape.scratch_stride();
   if (scratch_.size() * sizeof(Line) < scratch) scratch_.resize((scratch + sizeof(Line) - 1) / sizeof(Line));
 }
 

@@ -2,6 +2,7 @@
 // no log. One engine per communicator, used by the communicator's thread only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct BoundPlan {
   RankPlan plan;
   PlanInfo info;
   std::vector<Link*> in, out;  // by the plan's link tables; owned by the communicator
+  std::array<uint64_t, 5> round_elems{};  // by log2 of the element's size, for the slots of these links
 
   // Source of the step driver.
   const Step& step(uint32_t lane, uint32_t i) const { return plan.steps[plan.lanes[lane].first + i]; }

@@ -35,7 +35,6 @@ const char* broadcast_planner(const Facts& f, uint64_t bytes) {
 
 Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
   Choice c;
-  c.message_bytes = f.slot_bytes;
   const char* name = "dissemination";
   switch (collective) {
     case Collective::all_reduce:

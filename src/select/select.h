@@ -1,4 +1,4 @@
-// Selection: which planner, with which message size and stores, for a call of so many bytes. A table made once per
+// Selection: which planner, with which stores, for a call of so many bytes. A table made once per
 // communicator from facts that all ranks share, so that every rank chooses the same; looked up with one array read per
 // call.
 #pragma once
@@ -15,7 +15,6 @@ namespace hocket::select {
 
 struct Choice {
   const CatalogEntry* planner = nullptr;
-  uint32_t message_bytes = 0;  // payload of a message at most; <= the slot size
   bool stream_out = false;     // write the output past the caches
   bool learn_stores = false;   // find out whether messages are better written past the caches
 };

@@ -183,6 +183,41 @@ class Docs(Case):
     def test_example_that_drifted(self):
         self.finds("examples/all_reduce.cc", "int main() { return 1; }\n", "none of its C++ blocks")
 
+    HEADER = """#define HKT_ONE 1
+/* hktGone() was here */
+typedef enum { hktZero = 0 } hktCode_t;
+HKT_API hktResult_t hktFirst(int a,
+                             int b);
+"""
+    API = """`HKT_ONE`, `HKT_API`, `hktZero` of `hktCode_t`; `hktFirst` returns an `hktResult_t`.
+```c
+hktResult_t hktFirst(int a, int b);
+```
+"""
+
+    def interface(self, header, api, words):
+        self.write("include/hocket/hocket.h", header)
+        self.finds("docs/api.md", api, words)
+
+    def test_interface_that_is_explained(self):
+        self.write("include/hocket/hocket.h", self.HEADER)
+        self.write("docs/api.md", self.API)
+        self.assertEqual(self.docs()[0], 0, self.docs()[1])
+
+    def test_interface_without_a_page(self):
+        self.write("include/hocket/hocket.h", self.HEADER)
+        self.assertIn("there is no docs/api.md", self.docs()[1])
+
+    def test_name_that_the_page_lacks(self):
+        self.interface(self.HEADER.replace("hktZero = 0", "hktZero = 0, hktOne = 1"), self.API, "does not explain hktOne")
+        self.interface(self.HEADER, self.API.replace("`HKT_ONE`, ", ""), "does not explain HKT_ONE")
+
+    def test_name_that_the_page_invents(self):
+        self.interface(self.HEADER, self.API + "hktGone\n", "hktGone is not in hocket.h")
+
+    def test_prototype_that_drifted(self):
+        self.interface(self.HEADER.replace("int b", "long b"), self.API, "lacks the prototype 'hktResult_t hktFirst(int a, long b)'")
+
 
 if __name__ == "__main__":
     unittest.main()
