@@ -12,7 +12,8 @@ set_target_properties(hocket PROPERTIES
   SOVERSION ${PROJECT_VERSION_MAJOR}
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib
   LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/hocket.map)
-target_link_options(hocket PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/hocket.map)
+# nodelete: the server behind a unique id runs in a thread of its own, whose code must not be unloaded.
+target_link_options(hocket PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/hocket.map LINKER:-z,nodelete)
 if(NOT HOCKET_SANITIZE) # A sanitizer's run-time library is the program's: it leaves symbols open here.
   target_link_options(hocket PRIVATE LINKER:--no-undefined)
 endif()

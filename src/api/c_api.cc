@@ -42,7 +42,8 @@ hktResult_t guarded(const char* function, Body&& body) {
   }
 }
 
-// The checks of collectives are split: what passes costs a few compares, what fails goes to a function that finds the words.
+// The checks of collectives are split: what passes costs a few compares, what fails goes to a function that finds the
+// words.
 bool usable(hktComm_t comm) { return comm != nullptr && comm->comm != nullptr; }
 
 Error unusable(const char* function, hktComm_t comm) {
@@ -57,6 +58,12 @@ Status check_comm(const char* function, hktComm_t comm) {
 
 Status check_pointer(const char* function, const char* name, const void* p) {
   if (p == nullptr) return error(hktInvalidArgument, "%s: %s is null", function, name);
+  return {};
+}
+
+Status check_place(const char* function, int rank, int nranks) {
+  if (Status s = check_rank(rank, nranks); !s.ok())
+    return error(s.error().code, "%s: %s", function, s.error().text.c_str());
   return {};
 }
 
@@ -212,7 +219,7 @@ hktResult_t hktGetUniqueId(hktUniqueId* id) {
 
 hktResult_t hktCommInitRank(hktComm_t* comm, int nranks, hktUniqueId id, int rank, const hktConfig_t* config) {
   return init("hktCommInitRank", comm, config, [&](Deadline deadline) -> Result<std::unique_ptr<Rendezvous>> {
-    HKT_TRY(check_rank(rank, nranks));
+    HKT_TRY(check_place("hktCommInitRank", rank, nranks));
     return Rendezvous::open(id, nranks, rank, deadline);
   });
 }
@@ -235,7 +242,7 @@ hktResult_t hktCommInitEnv(hktComm_t* comm, const hktConfig_t* config) {
 hktResult_t hktCommInitStore(hktComm_t* comm, int nranks, int rank, const hktStore_t* store,
                              const hktConfig_t* config) {
   return init("hktCommInitStore", comm, config, [&](Deadline deadline) -> Result<std::unique_ptr<Rendezvous>> {
-    HKT_TRY(check_rank(rank, nranks));
+    HKT_TRY(check_place("hktCommInitStore", rank, nranks));
     HKT_TRY(check_pointer("hktCommInitStore", "store", store));
     if (store->size < sizeof(hktStore_t) || store->put == nullptr || store->get == nullptr || store->wait == nullptr)
       return error(hktInvalidArgument, "hktCommInitStore: store.size, put, get and wait must all be set");

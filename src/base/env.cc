@@ -30,8 +30,8 @@ constexpr Variable kTable[] = {
     {"HOCKET_HOST_ID", "", "text of at most 128 bytes",
      "Ranks with different values count as being on different hosts; by default the boot id and the network "
      "namespace."},
-    {"HOCKET_ALGO", "", "name of a plan, as `hocket plan show` takes it",
-     "Takes this plan wherever it implements the collective, instead of the selection's choice."},
+    {"HOCKET_ALGO", "", "planners of `hocket plan list`, comma-separated",
+     "Each takes over the collective that it serves, at every size; equal on all ranks."},
     {"HOCKET_SOCKET_IFNAME", "", "list such as eth,=ib0 or ^docker,lo",
      "Network interfaces to use: names that begin so, = for the exact name, a leading ^ for all others."},
     {"HOCKET_SOCKET_FAMILY", "auto", "auto, ipv4, ipv6", "Address family of sockets; auto uses both."},

@@ -28,16 +28,17 @@ struct Member {
   uint8_t fence = 0;     // registered for asymmetric fences
   uint8_t tcp_only = 0;
   uint8_t shm_only = 0;
+  std::string algo;  // HOCKET_ALGO
 
   std::string pack() const {
     Packer p;
-    p.text(host).put(token).text(cpus.mask).put(cpus.quota).put(cache).put(shm).put(fence).put(tcp_only).put(shm_only);
+    p.text(host).put(token).text(cpus.mask).put(cpus.quota).put(cache).put(shm).put(fence).put(tcp_only).put(shm_only).text(algo);
     return p.bytes();
   }
   static bool unpack(const std::string& bytes, Member& c) {
     Unpacker u(bytes);
     return u.text(c.host, 128) && u.get(c.token) && u.text(c.cpus.mask, 4096) && u.get(c.cpus.quota) &&
-           u.get(c.cache) && u.get(c.shm) && u.get(c.fence) && u.get(c.tcp_only) && u.get(c.shm_only) && u.done();
+           u.get(c.cache) && u.get(c.shm) && u.get(c.fence) && u.get(c.tcp_only) && u.get(c.shm_only) && u.text(c.algo, 4096) && u.done();
   }
 };
 
@@ -122,6 +123,8 @@ Status BringUp::exchange_members(const CommSettings& settings) {
   if (card.shm_only && card.shm == Shm::off)
     return error(hktInvalidUsage, "rank %d: transport shm is asked for, but HOCKET_SHM=off forbids it", parts_.rank);
   card.fence = register_asymmetric_fence();
+  card.algo = settings.algo ? *settings.algo : env::get("HOCKET_ALGO").value_or("");
+  if (card.algo.size() > 4096) return error(hktInvalidUsage, "HOCKET_ALGO has %zu bytes; 4096 are allowed", card.algo.size());
 
   HKT_ASSIGN(const std::vector<std::string> all, meet_.all_gather("member", card.pack()));
   members_.resize(all.size());
@@ -134,6 +137,9 @@ Status BringUp::exchange_members(const CommSettings& settings) {
     if (members_[r].tcp_only != mine().tcp_only || members_[r].shm_only != mine().shm_only)
       return error(hktInvalidUsage, "rank %zu and rank %d were given different transports; give all ranks the same", r,
                    parts_.rank);
+    if (members_[r].algo != mine().algo)
+      return error(hktInvalidUsage, "HOCKET_ALGO is '%s' on rank %zu and '%s' on rank %d; it must be the same on all ranks", members_[r].algo.c_str(), r,
+                   mine().algo.c_str(), parts_.rank);
     if (members_[r].fence == 0) parts_.fence = Fence::full;  // one process without is enough
   }
   return {};
@@ -270,7 +276,7 @@ Result<std::unique_ptr<Communicator>> BringUp::finish(const CommSettings& settin
   } else {
     HKT_ASSIGN(parts_.timeout_ms, env::get_seconds_ms("HOCKET_TIMEOUT", 600'000));
   }
-  parts_.algo = settings.algo ? *settings.algo : env::get("HOCKET_ALGO").value_or("");
+  parts_.algo = mine().algo;
   HKT_INFO(init, log_, "%u group%s of ranks with shared memory, %s%s", parts_.facts.hosts,
            parts_.facts.hosts == 1 ? "" : "s",
            parts_.transports.empty() ? "no transport" : parts_.transports.front()->name(),

@@ -132,7 +132,8 @@ Status Watch::check(const Waiting& waiting) {
   const std::vector<int> late = not_called(blocked);
   if (late.empty() && !blocked.peers.empty() && waited < timeout_ms_ * 1'000'000 + kSecondWord) return {};
   return fail({hktTimeout, late.empty() ? -1 : late.front(), call_.seq,
-               format("%s, call %llu on rank %d, timed out after %lld ms waiting for %s", describe(call_).c_str(),
+               format("%s%s%s, call %llu on rank %d, timed out after %lld ms waiting for %s", label_ != nullptr ? label_ : "",
+                      label_ != nullptr ? ": " : "", describe(call_).c_str(),
                       static_cast<unsigned long long>(call_.seq), parts_.rank, static_cast<long long>(timeout_ms_),
                       waited_for(blocked).c_str())});
 }

@@ -94,7 +94,7 @@ Blocked Run::blocked() const {
 unsigned char* Run::at(Buf b, uint64_t offset) const {
   switch (b) {
     case Buf::in:
-      return static_cast<unsigned char*>(const_cast<void*>(call_.in)) + offset;  // only ever read
+      return const_cast<unsigned char*>(static_cast<const unsigned char*>(call_.in)) + offset;  // only ever read
     case Buf::out:
       return static_cast<unsigned char*>(call_.out) + offset;
     case Buf::scratch:

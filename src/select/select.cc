@@ -9,8 +9,7 @@ namespace {
 constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
 constexpr uint64_t kLearnFrom = 1 * KiB;  // below, a message is a line or a few, which are better in the cache
 
-// The static table. Crossovers are ratios of latencies to bandwidths that hold on the machines measured so far
-// (docs/tuning.md); a cost model fed with the floors of the host takes their place later.
+// The static table; its reasons are in docs/tuning.md.
 const char* all_reduce_planner(const Facts& f, uint64_t bytes) {
   if (f.nranks == 1) return "ring";
   if (f.hosts == 1) {

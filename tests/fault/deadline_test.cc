@@ -38,6 +38,7 @@ TEST_P(FaultTest, ATimeoutNamesTheMissingRank) {
     ASSERT_FALSE(s.ok());
     EXPECT_EQ(s.error().code, hktTimeout) << s.error().text;
     EXPECT_NE(s.error().text.find("rank 2"), std::string::npos) << s.error().text;
+    EXPECT_NE(s.error().text.find("gradient bucket 7"), std::string::npos) << s.error().text;
     EXPECT_LT(now_ns() - start, 2'000'000'000);
     // The communicator has failed for good.
     const Status next = comm.barrier();

@@ -15,7 +15,8 @@ import unittest
 
 PROGRAM = ""
 LAUNCHER = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
-TYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double"]
+TYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float",
+         "double"]
 OPS = ["sum", "prod", "max", "min", "avg"]
 
 
@@ -76,11 +77,13 @@ class Table(Case):
         lines = run.stdout.splitlines()
         self.assertRegex(lines[0], r"^# hocket version \d+\.\d+\.\d+$")
         self.assertEqual(lines[1], "# Collective test starting: all_reduce_perf")
-        self.assertEqual(lines[2], "# nThread 1 nGpus 1 minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 2 iters: 3 agg iters: 1 "
-                                   "validation: 1 graph: 0 unalign: 0")
+        self.assertEqual(lines[2],
+                         "# nThread 1 nGpus 1 minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 2 iters: 3 "
+                                   "agg iters: 1 validation: 1 graph: 0 unalign: 0")
         self.assertEqual(lines[4], "# Using devices")
         for rank in (0, 1):
-            self.assertRegex(lines[5 + rank], rf"^#  Rank  {rank} Group  0 Pid +\d+ on +\S+ device  0 \[0000:00:00\] cpu$")
+            self.assertRegex(lines[5 + rank],
+                             rf"^#  Rank  {rank} Group  0 Pid +\d+ on +\S+ device  0 \[0000:00:00\] cpu$")
         half = ["time", "algbw", "busbw", "#wrong"]
         heads = [line.split()[1:] for line in lines if line.startswith("#  ")]
         self.assertIn(["out-of-place", "in-place"], heads)
@@ -98,7 +101,8 @@ class Table(Case):
         for np in ("1", "2", "3"):
             for transport in ("auto", "shm", "tcp"):
                 with self.subTest(np=np, transport=transport):
-                    rows = self.perf("all_reduce", "--np", np, "--transport", transport, "-b", "1K", "-e", "1M", "-f", "32", "-n", "2")
+                    rows = self.perf("all_reduce", "--np", np, "--transport", transport, "-b", "1K", "-e", "1M", "-f",
+                                     "32", "-n", "2")
                     self.assertEqual([int(row[0]) for row in rows], [1 << 10, 1 << 15, 1 << 20])
                     for row in rows:
                         self.check_row(row, int(row[0]), "float", "sum", -1)
@@ -106,7 +110,8 @@ class Table(Case):
     def test_broadcast_from_every_root(self):
         for np in (1, 2, 3):
             with self.subTest(np=np):
-                rows = self.perf("broadcast", "--np", str(np), "-b", "4K", "-e", "4K", "-n", "2", "-r", "all", "-d", "int8")
+                rows = self.perf("broadcast", "--np", str(np), "-b", "4K", "-e", "4K", "-n", "2", "-r", "all", "-d",
+                                 "int8")
                 self.assertEqual(len(rows), np)
                 for root, row in enumerate(rows):
                     self.check_row(row, 4096, "int8", "none", root)
@@ -136,7 +141,8 @@ class Table(Case):
         run = hocket("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8", "-n", "20", "-I")
         self.assertEqual(run.returncode, 0, run.stderr)
         half = ["time", "algbw", "busbw", "#wrong", "p50", "p99"]
-        self.assertIn(["#", "size", "count", "type", "redop", "root", *half, *half], [l.split() for l in run.stdout.splitlines()])
+        self.assertIn(["#", "size", "count", "type", "redop", "root", *half, *half],
+                      [l.split() for l in run.stdout.splitlines()])
         (row,) = self.rows(run.stdout)
         self.check_row(row, 8, "float", "sum", -1, halves=6)
         for p50, p99 in (row[9:11], row[15:17]):
@@ -156,27 +162,32 @@ class Table(Case):
 class Json(Case):
     def run_with(self, *arguments, **changes):
         path = self.folder / "result.json"
-        rows = self.perf("all_reduce", "--np", "2", "-b", "8", "-e", "32", "-f", "2", "-n", "2", "--json", str(path), *arguments,
+        rows = self.perf("all_reduce", "--np", "2", "-b", "8", "-e", "32", "-f", "2", "-n", "2", "--json", str(path),
+                         *arguments,
                          env=environment(**changes))
         return path, rows
 
     def test_has_the_keys_of_nccl_tests(self):
         path, rows = self.run_with()
         result = json.loads(path.read_text())
-        self.assertEqual(list(result), ["version", "start_time", "args", "env", "hocket_version", "config", "results", "out_of_bounds",
+        self.assertEqual(list(result), ["version", "start_time", "args", "env", "hocket_version", "config", "results",
+                                        "out_of_bounds",
                                         "average_bus_bandwidth", "errors", "end_time"])
         self.assertEqual(result["version"], 3)
+        self.assertEqual(result["args"][1:], ["perf", "all_reduce", "--np", "2", "-b", "8", "-e", "32", "-f", "2",
+                                              "-n", "2", "--json", str(path)])
         self.assertEqual(list(result["config"]),
-                         ["nthreads", "ngpus", "minimum_bytes", "maximum_bytes", "step_factor", "warmup_iters", "iterations",
-                          "aggregated_iterations", "validation", "graph", "blocking_collectives", "per_iter_timing", "per_iter_skip",
-                          "parallel_init", "devices"])
+                         ["nthreads", "ngpus", "minimum_bytes", "maximum_bytes", "step_factor", "warmup_iters",
+                          "iterations", "aggregated_iterations", "validation", "graph", "blocking_collectives",
+                          "per_iter_timing", "per_iter_skip", "parallel_init", "devices"])
         self.assertEqual([d["rank"] for d in result["config"]["devices"]], [0, 1])
         for device in result["config"]["devices"]:
             self.assertEqual(list(device), ["rank", "group", "pid", "hostname", "device", "device_hex", "device_info"])
         self.assertEqual(len({d["pid"] for d in result["config"]["devices"]}), 2)
         self.assertEqual([r["size"] for r in result["results"]], [int(row[0]) for row in rows])
         for one in result["results"]:
-            self.assertEqual(list(one), ["size", "count", "type", "redop", "root", "out_of_place", "in_place", "actual_iterations",
+            self.assertEqual(list(one), ["size", "count", "type", "redop", "root", "out_of_place", "in_place",
+                                         "actual_iterations",
                                          "experiment_name"])
             self.assertEqual((one["type"], one["redop"], one["root"]), ("float", "sum", "-1"))
             for half in (one["out_of_place"], one["in_place"]):
@@ -189,7 +200,8 @@ class Json(Case):
         self.assertEqual(result["errors"], [])
 
     def test_keeps_secrets(self):
-        path, _ = self.run_with(SECRET="swordfish", HOCKET_TIMEOUT="17", MASTER_ADDR="127.0.0.1", RANKED_SECRET="herring")
+        path, _ = self.run_with(SECRET="swordfish", HOCKET_TIMEOUT="17", MASTER_ADDR="127.0.0.1",
+                                RANKED_SECRET="herring")
         text = path.read_text()
         self.assertNotIn("swordfish", text)
         self.assertNotIn("herring", text)
@@ -205,7 +217,8 @@ class Json(Case):
         self.run_with()
         self.run_with()
         self.assertEqual((self.folder / "result.json").read_text(), "precious")
-        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["result.json", "result.json.0", "result.json.1"])
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["result.json", "result.json.0",
+                                                                         "result.json.1"])
         for name in ("result.json.0", "result.json.1"):
             self.assertEqual(json.loads((self.folder / name).read_text())["version"], 3)
 
@@ -222,7 +235,8 @@ class FromTheEnvironment(Case):
         for rank in range(4):
             env = environment(RANK=str(rank), WORLD_SIZE="4", MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
                               HOCKET_HOST_ID=f"host{rank // 2}", HOCKET_DEBUG="INFO", HOCKET_DEBUG_SUBSYS="INIT")
-            ranks.append(subprocess.Popen([PROGRAM, "perf", "all_reduce", "-b", "8", "-e", "512K", "-f", "256", "-n", "2"], env=env,
+            ranks.append(subprocess.Popen([PROGRAM, "perf", "all_reduce", "-b", "8", "-e", "512K", "-f", "256", "-n",
+                                           "2"], env=env,
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
             self.addCleanup(ranks[-1].kill)
         outputs = [rank.communicate(timeout=60) for rank in ranks]
@@ -346,12 +360,14 @@ class BadInput(Case):
             ({"RANK": "0", "WORLD_SIZE": "1", "HOCKET_INIT": "tcp://a"}, ["'tcp://a'", "port"]),
             ({"RANK": "0", "WORLD_SIZE": "1", "HOCKET_INIT": "tcp://a:1?rnk=0"}, ["'rnk=0'", "rank=R"]),
             ({"RANK": "0", "WORLD_SIZE": "1", "HOCKET_INIT": "file://a"}, ["'file://a'", "absolute path"]),
-            ({**place, "RANK": "0", "WORLD_SIZE": "1", "HOCKET_TRANSPORT": "pigeon"}, ["HOCKET_TRANSPORT", "pigeon", "tcp"]),
+            ({**place, "RANK": "0", "WORLD_SIZE": "1", "HOCKET_TRANSPORT": "pigeon"}, ["HOCKET_TRANSPORT", "pigeon",
+                                                                                       "tcp"]),
             ({**place, "RANK": "0", "WORLD_SIZE": "1", "HOCKET_TIMEOUT": "soon"}, ["HOCKET_TIMEOUT", "soon"]),
             ({**place, "RANK": "0", "WORLD_SIZE": "1", "HOCKET_ALGO": "rng"}, ["HOCKET_ALGO", "rng"]),
         ):
             with self.subTest(variables=variables):
-                self.refused(hocket("perf", "all_reduce", "-b", "8", "-e", "8", env=environment(**variables)), 1, *words)
+                self.refused(hocket("perf", "all_reduce", "-b", "8", "-e", "8", env=environment(**variables)), 1,
+                             *words)
 
     def test_a_port_that_is_taken(self):
         with socket.socket() as s:
@@ -392,7 +408,8 @@ class BadInput(Case):
         # Whatever the limit: a result or an error that names it, and soon.
         for limit in range(4, 12):
             with self.subTest(limit=limit):
-                run = hocket("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8", "-n", "1", limit=limit, timeout=20)
+                run = hocket("perf", "all_reduce", "--np", "2", "-b", "8", "-e", "8", "-n", "1", limit=limit,
+                             timeout=20)
                 if run.returncode == 0:
                     self.rows(run.stdout)
                 else:
@@ -403,8 +420,10 @@ class BadInput(Case):
 class Killed(Case):
     def kill_one(self, victim, **variables):
         before = set(os.listdir("/dev/shm"))
-        started = subprocess.Popen([PROGRAM, "perf", "all_reduce", "--np", "3", "-b", "8M", "-e", "8M", "-n", "1000000", "-c", "0"],
-                                   env=environment(TMPDIR=str(self.folder), **variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        started = subprocess.Popen([PROGRAM, "perf", "all_reduce", "--np", "3", "-b", "8M", "-e", "8M", "-n",
+                                    "1000000", "-c", "0"],
+                                   env=environment(TMPDIR=str(self.folder),
+                                                   **variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
         self.addCleanup(started.kill)
         pids = {}
@@ -459,7 +478,9 @@ class Killed(Case):
 class Ended(Case):
     def test_a_signal_to_the_launcher_ends_all(self):
         started = subprocess.Popen([PROGRAM, "perf", "barrier", "--np", "2", "-n", "2000000000", "-c", "0"],
-                                   env=environment(TMPDIR=str(self.folder)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                   env=environment(TMPDIR=str(self.folder)),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
         self.addCleanup(started.kill)
         for line in started.stdout:
             if "(elements)" in line:

@@ -85,9 +85,9 @@ T float_fold(hktRedOp_t op, const std::vector<T>& v, uint32_t divisor) {
 
 template <class T>
 T integer_fold(hktRedOp_t op, const std::vector<T>& v, uint32_t divisor) {
-  uint64_t acc = static_cast<uint64_t>(v[0]);
+  auto acc = static_cast<uint64_t>(static_cast<int64_t>(v[0]));  // extends the sign of signed types only
   for (size_t k = 1; k < v.size(); ++k) {
-    const uint64_t x = static_cast<uint64_t>(v[k]);
+    const auto x = static_cast<uint64_t>(static_cast<int64_t>(v[k]));
     if (op == hktSum || op == hktAvg) acc += x;
     if (op == hktProd) acc *= x;
     if (op == hktMin) acc = v[k] < static_cast<T>(acc) ? x : acc;
@@ -238,9 +238,9 @@ class Guarded {
       : bytes_(bytes), memory_(bytes + misalignment + 3 * kGuard, kGuardByte) {
     const size_t to_line = (kGuard - reinterpret_cast<uintptr_t>(memory_.data()) % kGuard) % kGuard;
     begin_ = to_line + kGuard + misalignment;
-    if (bytes != 0) std::memcpy(data_(), data, bytes);
+    if (bytes != 0) std::memcpy(start(), data, bytes);
   }
-  void* get() { return data_(); }
+  void* get() { return start(); }
   bool holds(const uint8_t* expected) const {
     return bytes_ == 0 || std::memcmp(memory_.data() + begin_, expected, bytes_) == 0;
   }
@@ -252,7 +252,7 @@ class Guarded {
   }
 
  private:
-  uint8_t* data_() { return memory_.data() + begin_; }
+  uint8_t* start() { return memory_.data() + begin_; }
   size_t bytes_;
   size_t begin_ = 0;
   Bytes memory_;
@@ -344,7 +344,7 @@ class Kernels : public testing::TestWithParam<int64_t> {
 
 INSTANTIATE_TEST_SUITE_P(Targets, Kernels, testing::ValuesIn(targets()), [](const auto& target) {
   use_target(target.param);
-  const std::string name = simd_target();
+  std::string name = simd_target();
   use_target(0);
   return name;
 });

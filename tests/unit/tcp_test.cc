@@ -1,6 +1,6 @@
 // TCP beyond the conformance suite: the wire, connecting, peers that die or leave, faults that spread.
 #include <poll.h>
-#include <signal.h>
+#include <csignal>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>

@@ -2,7 +2,7 @@
 
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
+#include <csignal>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>

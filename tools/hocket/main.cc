@@ -24,10 +24,12 @@ std::string explain(const CLI::App& app, const CLI::ParseError& e) {
   std::string text = e.what();
   const std::vector<std::string> unread = app.remaining(true);
   const auto flag = [](const std::string& word) { return word.rfind("--", 0) == 0; };
-  if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&e);
-      required != nullptr && !unread.empty() && unread.front().rfind('-', 0) != 0 && at.get_require_subcommand_min() > 0) {
+  if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&e); required != nullptr && !unread.empty() &&
+                                                                          unread.front().rfind('-', 0) != 0 &&
+                                                                          at.get_require_subcommand_min() > 0) {
     std::vector<std::string> known;
-    for (const CLI::App* sub : at.get_subcommands([](const CLI::App*) { return true; })) known.push_back(sub->get_name());
+    for (const CLI::App* sub : at.get_subcommands([](const CLI::App*) { return true; }))
+      known.push_back(sub->get_name());
     text = "unknown subcommand '" + unread.front() + "'" + did_you_mean(unread.front(), known);
   } else if (const auto word = std::find_if(unread.begin(), unread.end(), flag); word != unread.end()) {
     std::vector<std::string> known;

@@ -111,8 +111,7 @@ void Report::row(std::FILE* to, const Row& r) {
 }
 
 void Report::end(std::FILE* to) const {
-  std::fprintf(to, "# %-20s : %d %s\n", "Out of bounds values", static_cast<int>(wrong_),
-               wrong_ == 0 ? "OK" : "FAILED");
+  std::fprintf(to, "# %-20s : %" PRId64 " %s\n", "Out of bounds values", wrong_, wrong_ == 0 ? "OK" : "FAILED");
   std::fprintf(to, "# %-20s : %g %s\n#\n", "Avg bus bandwidth", average_bus_bw(), "");
   std::fprintf(to, "# Collective test concluded: %s_perf\n#\n", options_.collective_text.c_str());
   std::fflush(to);

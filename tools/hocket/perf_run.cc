@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 #include "base/deadline.h"
@@ -183,6 +184,14 @@ void PerfRank::progress(const Row& row) const {
   }
 }
 
+// The words that this process was started with.
+std::vector<std::string> command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
 // Opens the file that the results go to, never one that exists: name, name.0, name.1, ...
 Result<std::FILE*> open_new(const std::string& name) {
   for (int i = -1; i < 1000; ++i) {
@@ -216,7 +225,7 @@ int PerfRank::run() {
   }
   if (!everyone(rank_ != 0 || options_.json.empty() || json != nullptr)) return 1;
 
-  Report report(options_, devices(), {options_.collective_text});
+  Report report(options_, devices(), command_line());
   if (rank_ == 0) report.begin(stdout);
   const bool reduces = options_.collective == Collective::all_reduce;
   std::vector<int> roots = options_.roots;

@@ -199,6 +199,7 @@ Result<std::unique_ptr<Leader>> Leader::create(const GroupConfig& config) {
   if (config.my_rank != config.ranks[0])
     return error(hktInternalError, "shared memory: rank %d leads this group, not %d", config.ranks[0], config.my_rank);
   std::unique_ptr<Leader> leader(new Leader);
+  leader->log_ = config.log;
   leader->nonce_ = config.nonce;
   leader->creator_pid_ = getpid();
   // The name first: a second leader must not touch the first one's entry in the table.
@@ -267,6 +268,11 @@ void Leader::hand_out(Deadline deadline) {
     if (polls[1].revents == 0) continue;
     Fd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (client && same_user(client.get())) clients.push_back(std::move(client));
+    // With no descriptor left and none to come back nobody can be served: they shall hear of it now, not at the deadline.
+    if (!client && (errno == EMFILE || errno == ENFILE) && clients.empty()) {
+      HKT_WARN(shm, log_, "%s", descriptor_error("shared memory: handing out its descriptor").text.c_str());
+      return;
+    }
   }
 }
 

@@ -38,6 +38,7 @@ class Leader {
 
   std::shared_ptr<Segment> segment_;
   uint64_t nonce_ = 0;
+  LogId log_;
   Fd listener_;
   Fd wake_;  // eventfd: stop() ends the thread
   std::thread thread_;
