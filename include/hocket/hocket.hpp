@@ -15,6 +15,8 @@
 #include "hocket/hocket.h"
 
 namespace hocket {
+// An inline namespace, so that these names and the library's own of the same spelling are never one to the linker.
+inline namespace wrapper {
 
 enum class Op { sum = hktSum, prod = hktProd, max = hktMax, min = hktMin, avg = hktAvg };
 
@@ -137,6 +139,7 @@ class Communicator {
   hktComm_t comm_;
 };
 
+}  // namespace wrapper
 }  // namespace hocket
 
 #endif

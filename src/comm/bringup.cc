@@ -32,13 +32,23 @@ struct Member {
 
   std::string pack() const {
     Packer p;
-    p.text(host).put(token).text(cpus.mask).put(cpus.quota).put(cache).put(shm).put(fence).put(tcp_only).put(shm_only).text(algo);
+    p.text(host)
+        .put(token)
+        .text(cpus.mask)
+        .put(cpus.quota)
+        .put(cache)
+        .put(shm)
+        .put(fence)
+        .put(tcp_only)
+        .put(shm_only)
+        .text(algo);
     return p.bytes();
   }
   static bool unpack(const std::string& bytes, Member& c) {
     Unpacker u(bytes);
     return u.text(c.host, 128) && u.get(c.token) && u.text(c.cpus.mask, 4096) && u.get(c.cpus.quota) &&
-           u.get(c.cache) && u.get(c.shm) && u.get(c.fence) && u.get(c.tcp_only) && u.get(c.shm_only) && u.text(c.algo, 4096) && u.done();
+           u.get(c.cache) && u.get(c.shm) && u.get(c.fence) && u.get(c.tcp_only) && u.get(c.shm_only) &&
+           u.text(c.algo, 4096) && u.done();
   }
 };
 
@@ -124,7 +134,8 @@ Status BringUp::exchange_members(const CommSettings& settings) {
     return error(hktInvalidUsage, "rank %d: transport shm is asked for, but HOCKET_SHM=off forbids it", parts_.rank);
   card.fence = register_asymmetric_fence();
   card.algo = settings.algo ? *settings.algo : env::get("HOCKET_ALGO").value_or("");
-  if (card.algo.size() > 4096) return error(hktInvalidUsage, "HOCKET_ALGO has %zu bytes; 4096 are allowed", card.algo.size());
+  if (card.algo.size() > 4096)
+    return error(hktInvalidUsage, "HOCKET_ALGO has %zu bytes; 4096 are allowed", card.algo.size());
 
   HKT_ASSIGN(const std::vector<std::string> all, meet_.all_gather("member", card.pack()));
   members_.resize(all.size());
@@ -138,8 +149,9 @@ Status BringUp::exchange_members(const CommSettings& settings) {
       return error(hktInvalidUsage, "rank %zu and rank %d were given different transports; give all ranks the same", r,
                    parts_.rank);
     if (members_[r].algo != mine().algo)
-      return error(hktInvalidUsage, "HOCKET_ALGO is '%s' on rank %zu and '%s' on rank %d; it must be the same on all ranks", members_[r].algo.c_str(), r,
-                   mine().algo.c_str(), parts_.rank);
+      return error(hktInvalidUsage,
+                   "HOCKET_ALGO is '%s' on rank %zu and '%s' on rank %d; it must be the same on all ranks",
+                   members_[r].algo.c_str(), r, mine().algo.c_str(), parts_.rank);
     if (members_[r].fence == 0) parts_.fence = Fence::full;  // one process without is enough
   }
   return {};

@@ -50,7 +50,7 @@ std::string describe(const CallRecord& call) {
 Error Watch::fail(const Fault& fault) {
   Fault kept = fault;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (first_.code == hktSuccess)
       first_ = fault;
     else
@@ -62,7 +62,7 @@ Error Watch::fail(const Fault& fault) {
 }
 
 Error Watch::failed_before() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return {first_.code, first_.text + " (the communicator had failed before this call)"};
 }
 
@@ -131,11 +131,11 @@ Status Watch::check(const Waiting& waiting) {
   // Whoever waits for a rank that is late itself gives others, who may know the one that all wait for, the first word.
   const std::vector<int> late = not_called(blocked);
   if (late.empty() && !blocked.peers.empty() && waited < timeout_ms_ * 1'000'000 + kSecondWord) return {};
-  return fail({hktTimeout, late.empty() ? -1 : late.front(), call_.seq,
-               format("%s%s%s, call %llu on rank %d, timed out after %lld ms waiting for %s", label_ != nullptr ? label_ : "",
-                      label_ != nullptr ? ": " : "", describe(call_).c_str(),
-                      static_cast<unsigned long long>(call_.seq), parts_.rank, static_cast<long long>(timeout_ms_),
-                      waited_for(blocked).c_str())});
+  return fail(
+      {hktTimeout, late.empty() ? -1 : late.front(), call_.seq,
+       format("%s%s%s, call %llu on rank %d, timed out after %lld ms waiting for %s", label_ != nullptr ? label_ : "",
+              label_ != nullptr ? ": " : "", describe(call_).c_str(), static_cast<unsigned long long>(call_.seq),
+              parts_.rank, static_cast<long long>(timeout_ms_), waited_for(blocked).c_str())});
 }
 
 // The ranks that hold everybody up, as far as this rank knows: those that have announced something and not yet this

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,7 +61,7 @@ class Watch final : public Supervisor {
   bool warned_ = false;
   std::atomic<bool> aborted_{false};
   std::atomic<Code> code_{hktSuccess};
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   Fault first_ HKT_GUARDED_BY(mutex_);
 };
 

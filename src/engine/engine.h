@@ -21,7 +21,7 @@ namespace hocket {
 struct BoundPlan {
   RankPlan plan;
   PlanInfo info;
-  std::vector<Link*> in, out;  // by the plan's link tables; owned by the communicator
+  std::vector<Link*> in, out;             // by the plan's link tables; owned by the communicator
   std::array<uint64_t, 5> round_elems{};  // by log2 of the element's size, for the slots of these links
 
   // Source of the step driver.

@@ -15,8 +15,8 @@ namespace hocket::select {
 
 struct Choice {
   const CatalogEntry* planner = nullptr;
-  bool stream_out = false;     // write the output past the caches
-  bool learn_stores = false;   // find out whether messages are better written past the caches
+  bool stream_out = false;    // write the output past the caches
+  bool learn_stores = false;  // find out whether messages are better written past the caches
 };
 
 // What the choice depends on; identical on all ranks by construction (agreed at bring-up).

@@ -2,9 +2,9 @@
 // within five seconds, and nothing is left behind. HOCKET_TEST_FULL=1 makes 200 kills of the 20.
 #include <dirent.h>
 #include <gtest/gtest.h>
-#include <csignal>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <cstdlib>
 #include <cstring>

@@ -55,7 +55,8 @@ struct Case {
 class MismatchTest : public testing::TestWithParam<Case> {};
 
 TEST_P(MismatchTest, EveryRankHearsOfBothCalls) {
-  const auto [n, transport] = GetParam();
+  const int n = GetParam().n;
+  const char* transport = GetParam().transport;
   for (const Mismatch& m : matrix()) {
     for (const int odd : {0, n - 1}) {
       WorldSpec spec;

@@ -77,7 +77,8 @@ std::vector<Usage> run_job(int n, const char* transport, const std::function<Usa
   std::vector<Usage> all(static_cast<size_t>(n));
   for (int rank = 0; rank < n; ++rank) {
     const auto r = static_cast<size_t>(rank);
-    EXPECT_EQ(read(pipes[r], &all[r], sizeof(Usage)), static_cast<ssize_t>(sizeof(Usage))) << "rank " << rank << " died";
+    EXPECT_EQ(read(pipes[r], &all[r], sizeof(Usage)), static_cast<ssize_t>(sizeof(Usage)))
+        << "rank " << rank << " died";
     EXPECT_EQ(all[r].failed, 0) << "rank " << rank;
     close(pipes[r]);
   }
@@ -86,7 +87,8 @@ std::vector<Usage> run_job(int n, const char* transport, const std::function<Usa
   return all;
 }
 
-// All-reduces of every size up to 4 MiB, so that every plan has been used; what is left beyond the two buffers is Hocket's.
+// All-reduces of every size up to 4 MiB, so that every plan has been used; what is left beyond the two buffers is
+// Hocket's.
 Usage all_sizes(hktComm_t comm, int) {
   constexpr size_t kMost = size_t{1} << 20;
   Usage u;

@@ -1,10 +1,10 @@
 // TCP beyond the conformance suite: the wire, connecting, peers that die or leave, faults that spread.
 #include <poll.h>
-#include <csignal>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <algorithm>
 #include <atomic>

@@ -2,11 +2,11 @@
 
 #include <poll.h>
 #include <sched.h>
-#include <csignal>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <algorithm>
 #include <cstdio>
@@ -81,7 +81,11 @@ Result<int> launch_local(int np, Bind bind, const std::function<int(int rank)>& 
   for (const int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, s);
   sigprocmask(SIG_BLOCK, &signals, &before);
   const int events = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (events < 0) return sys_error("signalfd");
+  if (events < 0) {
+    Error e = sys_error("signalfd");
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    return e;
+  }
 
   std::vector<pid_t> pids(static_cast<size_t>(np), 0);
   const auto tell_all = [&](int signal) {
@@ -95,6 +99,10 @@ Result<int> launch_local(int np, Bind bind, const std::function<int(int rank)>& 
     if (pid < 0) {
       const Error e = sys_error("cannot start rank %d of %d", rank, np);
       tell_all(SIGKILL);
+      for (const pid_t started : pids)
+        if (started > 0) waitpid(started, nullptr, 0);
+      close(events);
+      sigprocmask(SIG_SETMASK, &before, nullptr);
       return e;
     }
     if (pid == 0) {
