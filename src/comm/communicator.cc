@@ -134,10 +134,11 @@ Status Communicator::run(CallRecord& record, Call& call, const CallOptions& opti
   if (!choice.learn_stores) return engine_.run(plan, call);
 
   select::StoreLearner& learner = learners_[record.collective][select::bucket(call.elems * call.elem_size)];
-  if (learner.next()) call.slot_stores = kernels::Stores::streaming;
+  if (learner.next(stores_)) call.slot_stores = kernels::Stores::streaming;
   const int64_t start = now_ns();
   HKT_TRY(engine_.run(plan, call));
   learner.took(now_ns() - start);
+  if (learner.knows()) stores_ = learner.better();
   return {};
 }
 

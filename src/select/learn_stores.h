@@ -7,31 +7,41 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 
 namespace hocket::select {
 
 // For the calls of one collective and size bucket. One thread.
 class StoreLearner {
  public:
-  // Whether the call that comes now stores its messages past the caches.
-  bool next() {
+  // Whether the call that comes now stores its messages past the caches. `prior` is what another size has found to be
+  // better: it is believed until this size has tried both.
+  bool next(std::optional<bool> prior) {
     ++calls_;
-    if (calls_ <= 2 * kKept) return trying_ = calls_ % 2 == 0;
-    const bool best = *std::min_element(ns_[1].begin(), ns_[1].end()) < *std::min_element(ns_[0].begin(), ns_[0].end());
+    if (!prior && !knows()) return trying_ = calls_ % 2 == 0;
+    const bool best = knows() ? better() : prior.value_or(false);
     // Two tries in a row, as the first one after a change finds the slots in the wrong cache.
-    return trying_ = calls_ % kExplore < 2 ? !best : best;
+    return trying_ = calls_ % kExplore >= kExplore - 2 ? !best : best;
   }
   // How long it took on this rank. The least of the last few is kept in view: what disturbs a call only makes it
   // longer.
   void took(int64_t ns) {
-    auto& kept = ns_[trying_ ? 1 : 0];
-    kept[at_[trying_ ? 1 : 0]++ % kKept] = ns;
+    Tried& t = tried_[trying_ ? 1 : 0];
+    t.ns[t.times++ % kKept] = ns;
   }
+  // Both ways have been tried often enough.
+  bool knows() const { return tried_[0].times >= kKept && tried_[1].times >= kKept; }
+  // Past the caches is better; knows() is true.
+  bool better() const { return tried_[1].least() < tried_[0].least(); }
 
  private:
   static constexpr uint32_t kKept = 2, kExplore = 64;
-  std::array<std::array<int64_t, kKept>, 2> ns_{};
-  std::array<uint32_t, 2> at_{};
+  struct Tried {
+    std::array<int64_t, kKept> ns{};
+    uint32_t times = 0;
+    int64_t least() const { return *std::min_element(ns.begin(), ns.end()); }
+  };
+  std::array<Tried, 2> tried_{};
   uint32_t calls_ = 0;
   bool trying_ = false;
 };

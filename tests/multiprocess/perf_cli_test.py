@@ -159,6 +159,36 @@ class Table(Case):
         self.check_row(rows[0], 1 << 20, "float", "sum", -1)
 
 
+class SharedMemoryTrouble(Case):
+    """/dev/shm too small or read-only, in a mount namespace of the test's own (tests run as root in CI)."""
+
+    MOUNTS = {"full": "mount -t tmpfs -o size=64k shm /dev/shm",
+              "read-only": "mount -t tmpfs -o ro shm /dev/shm"}
+
+    def run_with(self, mount, **changes):
+        script = mount + " && exec \"$@\""
+        return subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh",
+                               PROGRAM, "perf", "all_reduce", "--np", "2", "-b", "1K", "-e", "1K", "-n", "2"],
+                              capture_output=True, text=True, timeout=30, check=False, env=environment(**changes))
+
+    @unittest.skipUnless(os.geteuid() == 0, "mounting needs root")
+    def test_memfd_is_unaffected(self):
+        for name, mount in self.MOUNTS.items():
+            with self.subTest(name):
+                run = self.run_with(mount)
+                self.assertEqual((run.returncode, run.stderr), (0, ""))
+
+    @unittest.skipUnless(os.geteuid() == 0, "mounting needs root")
+    def test_devshm_falls_back_to_tcp_with_one_warning(self):
+        for name, mount in self.MOUNTS.items():
+            with self.subTest(name):
+                run = self.run_with(mount, HOCKET_SHM="devshm")
+                self.assertEqual(run.returncode, 0, run.stderr)
+                warnings = [line for line in run.stderr.splitlines() if "WARN" in line]
+                self.assertEqual(len(warnings), 1, run.stderr)
+                self.assertIn("TCP", warnings[0])
+
+
 class Json(Case):
     def run_with(self, *arguments, **changes):
         path = self.folder / "result.json"
