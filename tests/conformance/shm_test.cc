@@ -145,6 +145,11 @@ class Process {
   }
   pid_t pid() const { return pid_; }
   void kill_9() { kill(pid_, SIGKILL); }
+  void halt() {  // returns when it has stopped running
+    int status = 0;
+    kill(pid_, SIGSTOP);
+    waitpid(pid_, &status, WUNTRACED);
+  }
   // Its exit status, or minus the signal.
   int wait() {
     int status = 0;
@@ -298,6 +303,8 @@ TEST_P(ShmProcesses, OneOfTwoRanksOfAProcessLeaves) {
   expect_echo(0, 7);
   ranks_.clear();  // rank 10
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  // All halt before the first is killed: the death of one is a fault to the others.
+  for (Process& c : children_) c.halt();
   for (Process& c : children_) c.kill_9();
   for (Process& c : children_) EXPECT_EQ(c.output(), "") << "a rank that has left in good order was called dead";
 }

@@ -136,7 +136,7 @@ TEST(TcpBoxes, MessagesSurviveEverySplitOfTheStream) {
       std::memset(send[tag].push_begin(bytes), static_cast<int>(sent.size() & 0xff), bytes);
       send[tag].push(bytes, static_cast<uint32_t>(sent.size() + 1));
       out.push(tag, static_cast<uint32_t>(bytes));
-      sent.push_back({tag, bytes});
+      sent.emplace_back(tag, bytes);
       if (sent.size() % 50 == 0) {
         CallRecord call;
         call.seq = sent.size() / 50;

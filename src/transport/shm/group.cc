@@ -267,10 +267,11 @@ void Leader::hand_out(Deadline deadline) {
     clients.erase(std::remove_if(clients.begin(), clients.end(), [](const Fd& fd) { return !fd; }), clients.end());
     if (polls[1].revents == 0) continue;
     Fd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (client && same_user(client.get())) clients.push_back(std::move(client));
-    // With no descriptor left and none to come back nobody can be served: they shall hear of it now, not at the
-    // deadline.
-    if (!client && (errno == EMFILE || errno == ENFILE) && clients.empty()) {
+    if (client) {
+      if (same_user(client.get())) clients.push_back(std::move(client));
+    } else if ((errno == EMFILE || errno == ENFILE) && clients.empty()) {
+      // With no descriptor left and none to come back nobody can be served: they shall hear of it now, not at the
+      // deadline.
       HKT_WARN(shm, log_, "%s", descriptor_error("shared memory: handing out its descriptor").text.c_str());
       return;
     }
