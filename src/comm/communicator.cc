@@ -138,7 +138,7 @@ Status Communicator::run(CallRecord& record, Call& call, const CallOptions& opti
   const int64_t start = now_ns();
   HKT_TRY(engine_.run(plan, call));
   learner.took(now_ns() - start);
-  if (learner.knows()) stores_ = learner.better();
+  if (learner.knows()) stores_ = learner.clearly_better();
   return {};
 }
 

@@ -18,8 +18,11 @@ class StoreLearner {
   // better: it is believed until this size has tried both.
   bool next(std::optional<bool> prior) {
     ++calls_;
-    if (!prior && !knows()) return trying_ = calls_ % 2 == 0;
-    const bool best = knows() ? better() : prior.value_or(false);
+    if (!knows()) {
+      if (!prior) return trying_ = calls_ % 2 == 0;
+      return trying_ = calls_ > kBelieved ? !*prior : *prior;
+    }
+    const bool best = better();
     // Two tries in a row, as the first one after a change finds the slots in the wrong cache.
     return trying_ = calls_ % kExplore >= kExplore - 2 ? !best : best;
   }
@@ -33,9 +36,16 @@ class StoreLearner {
   bool knows() const { return tried_[0].times >= kKept && tried_[1].times >= kKept; }
   // Past the caches is better; knows() is true.
   bool better() const { return tried_[1].least() < tried_[0].least(); }
+  // What other sizes may believe: nothing unless one way is a quarter faster at least.
+  std::optional<bool> clearly_better() const {
+    if (!knows()) return std::nullopt;
+    const int64_t through = tried_[0].least(), past = tried_[1].least();
+    if (4 * std::min(through, past) > 3 * std::max(through, past)) return std::nullopt;
+    return past < through;
+  }
 
  private:
-  static constexpr uint32_t kKept = 2, kExplore = 64;
+  static constexpr uint32_t kKept = 2, kExplore = 64, kBelieved = 6;
   struct Tried {
     std::array<int64_t, kKept> ns{};
     uint32_t times = 0;

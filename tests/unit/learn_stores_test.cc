@@ -30,18 +30,30 @@ TEST(StoreLearner, FindsTheFasterWay) {
   }
 }
 
-TEST(StoreLearner, BelievesAnotherSizeUntilItKnows) {
+TEST(StoreLearner, BelievesAnotherSizeForAFewCalls) {
   StoreLearner learner;
-  EXPECT_EQ(fast_calls(learner, true, true, 61), 61);
+  EXPECT_EQ(fast_calls(learner, true, true, 6), 6);
   EXPECT_FALSE(learner.knows());
-  EXPECT_EQ(fast_calls(learner, true, true, 3), 1);
+  EXPECT_EQ(fast_calls(learner, true, true, 2), 0);
   EXPECT_TRUE(learner.knows());
+  EXPECT_EQ(fast_calls(learner, true, true, 40), 40);
 }
 
 TEST(StoreLearner, UnlearnsAWrongPrior) {
   StoreLearner learner;
-  fast_calls(learner, false, true, 64);
-  EXPECT_EQ(fast_calls(learner, false, true, 64), 62);
+  EXPECT_EQ(fast_calls(learner, false, true, 8), 2);
+  EXPECT_EQ(fast_calls(learner, false, true, 40), 40);
+}
+
+TEST(StoreLearner, TellsOthersOnlyWhatIsClear) {
+  StoreLearner learner;
+  EXPECT_FALSE(learner.clearly_better().has_value());
+  fast_calls(learner, std::nullopt, true, 4);
+  EXPECT_EQ(learner.clearly_better(), true);
+  StoreLearner even;
+  for (int i = 0; i < 4; ++i) even.took(even.next(std::nullopt) ? 100 : 110);
+  EXPECT_TRUE(even.knows());
+  EXPECT_FALSE(even.clearly_better().has_value());
 }
 
 TEST(StoreLearner, FollowsWhenTheCoresChange) {
