@@ -1,6 +1,8 @@
 #include "base/text.h"
 
+#include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include "base/result.h"
 
@@ -64,6 +66,22 @@ std::string number_list(const std::vector<int>& numbers) {
     first = last + 1;
   }
   return out;
+}
+
+// One row of the table at a time.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+    }
+  }
+  return row[b.size()];
 }
 
 }  // namespace hocket

@@ -1,6 +1,7 @@
 // Small helpers for reading numbers from text and for writing error messages. Pure functions, any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,5 +21,9 @@ std::string one_line(std::string_view text, size_t most = 2000);
 
 // Numbers as people write them: {2, 5, 6, 7} is "2, 5-7". Ascending input.
 std::string number_list(const std::vector<int>& numbers);
+
+// Insertions, deletions and changes of a byte that make one text the other (Levenshtein): to find what was probably
+// meant.
+size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace hocket

@@ -1,30 +1,11 @@
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
 
 #include "base/env.h"
+#include "base/text.h"
 #include "commands.h"
 
 namespace hocket::tool {
-namespace {
-
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1] ? 1 : 0)});
-      diagonal = above;
-    }
-  }
-  return row.back();
-}
-
-}  // namespace
-
 int complain(int code, const std::string& text) {
   std::fprintf(stderr, "hocket: %s\n", text.c_str());
   return code;
@@ -34,7 +15,7 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   std::string best;
   size_t least = std::max<size_t>(3, word.size() / 2);  // two swapped letters are two changes
   for (const std::string& k : known) {
-    const size_t d = distance(word, k);
+    const size_t d = edit_distance(word, k);
     if (d < least) {
       least = d;
       best = k;
