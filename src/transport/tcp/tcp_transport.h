@@ -70,10 +70,10 @@ class TcpTransport final : public Transport, private Pump {
   bool flushed() const override HKT_EXCLUDES(turn_);
   void poll_set(std::vector<pollfd>& fds) const override HKT_EXCLUDES(turn_);
   void announce(const CallRecord& call) override HKT_EXCLUDES(turn_);
-  std::optional<CallRecord> announced(int peer, uint64_t seq) const override HKT_EXCLUDES(turn_);
+  std::optional<CallRecord> announced(int rank, uint64_t seq) const override HKT_EXCLUDES(turn_);
   // Also sends this rank's announcements to all connected peers.
   std::optional<Fault> fault() override HKT_EXCLUDES(turn_);
-  bool left(int peer) const override HKT_EXCLUDES(turn_);
+  bool left(int rank) const override HKT_EXCLUDES(turn_);
   // May wait for a non-blocking system call of the communicator's thread, and wakes it if it sleeps on poll_set().
   // Peers pass the fault on to theirs.
   void raise(const Fault& fault) override HKT_EXCLUDES(turn_);
@@ -94,7 +94,7 @@ class TcpTransport final : public Transport, private Pump {
   void popped(Link& link) override HKT_EXCLUDES(turn_);
 
   enum class End : uint8_t { send, recv };
-  Result<Link> open(int peer, uint16_t tag, End end) HKT_REQUIRES(turn_);
+  Result<Link> open(int rank, uint16_t tag, End end) HKT_REQUIRES(turn_);
   Peer& peer(int rank) HKT_REQUIRES(turn_);
   Status want(Peer& p) HKT_REQUIRES(turn_);
   bool pump() HKT_REQUIRES(turn_);
