@@ -69,7 +69,7 @@ class Communicator {
   Engine engine_;
   const select::Table table_;
   std::array<std::array<select::StoreLearner, select::kBuckets>, select::kCollectives> learners_{};
-  std::optional<bool> stores_;  // what the last size that knows has found
+  std::optional<bool> stores_;                                       // what the last size that knows has found
   std::array<std::array<kernels::Kernel, kOps>, kTypes> kernels_{};  // by type and operation
   uint64_t seq_ = 0;
   std::atomic_flag in_call_ = ATOMIC_FLAG_INIT;
