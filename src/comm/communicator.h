@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/types.h"
 #include "comm/fork_guard.h"
 #include "comm/parts.h"
 #include "comm/watch.h"
@@ -68,8 +69,8 @@ class Communicator {
   Engine engine_;
   const select::Table table_;
   std::array<std::array<select::StoreLearner, select::kBuckets>, select::kCollectives> learners_{};
-  std::optional<bool> stores_;  // what the last size that knows has found
-  std::array<std::array<kernels::Kernel, hktAvg + 1>, hktUint16 + 1> kernels_{};  // by type and operation
+  std::optional<bool> stores_;                                       // what the last size that knows has found
+  std::array<std::array<kernels::Kernel, kOps>, kTypes> kernels_{};  // by type and operation
   uint64_t seq_ = 0;
   std::atomic_flag in_call_ = ATOMIC_FLAG_INIT;
   // Links by (peer, tag), made on first use; nodes of a map stay where they are.

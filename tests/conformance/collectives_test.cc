@@ -162,6 +162,8 @@ void check_type(Communicator& comm, hktDataType_t type, hktRedOp_t op) {
         case hktMin:
           want = v < want ? v : want;
           break;
+        default:
+          FAIL() << op_name(op) << " has no reference here";
       }
     }
     if (op == hktAvg) want = static_cast<T>(want / static_cast<T>(n));
