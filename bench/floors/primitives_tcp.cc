@@ -78,9 +78,9 @@ bool stream_ring(Bench& bench, Team& team, Samples* samples, const std::vector<T
 }  // namespace
 
 bool measure_tcp(Bench& bench) {
-  TcpPair plain, buffered;
+  TcpPair plain, wide;
   std::vector<TcpPair> ring(4);
-  bool good = tcp_connect(0, &plain) && tcp_connect(4 << 20, &buffered);
+  bool good = tcp_connect(0, &plain) && tcp_connect(4 << 20, &wide);
   for (TcpPair& pair : ring) good = good && tcp_connect(0, &pair);
   for (const bool blocking : {true, false}) {
     good = good && bench.run(std::string("tcp exchange of 8 bytes, ") + (blocking ? "blocking" : "spinning"), "us", 2,
@@ -91,10 +91,10 @@ bool measure_tcp(Bench& bench) {
   for (const bool large : {false, true}) {
     for (const Waiting waiting : {Waiting::spin, Waiting::poll}) {
       const std::string name = std::string("tcp stream both ways, each way, ") +
-                               (large ? "4 MiB buffers" : "kernel's buffers") +
+                               (large ? "4 MiB window" : "kernel's window") +
                                (waiting == Waiting::spin ? ", spinning" : ", poll");
       good = good && bench.run(name, "GB/s", 2, [&](Team& team, Samples* s) {
-        const TcpPair& pair = large ? buffered : plain;
+        const TcpPair& pair = large ? wide : plain;
         return stream_both_ways(bench, team, s, pair.end[team.rank], size_t{256} << 10, waiting);
       });
     }

@@ -132,7 +132,7 @@ int serve(const ServeOptions& options) {
     std::fprintf(stderr, "floors: --transport tcp: the floor over TCP is made for --np 2\n");
     return 2;
   }
-  if (options.tcp && (!tcp_connect(0, &job.tcp.plain) || !tcp_connect(4 << 20, &job.tcp.buffered))) return 1;
+  if (options.tcp && !tcp_connect_all(&job.tcp)) return 1;
   job.shared = mmap(nullptr, kControlBytes + kRegionBytes, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (job.shared == MAP_FAILED) {

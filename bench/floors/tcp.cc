@@ -24,28 +24,27 @@ bool failed(const char* what) {
   return false;
 }
 
-bool set_buffers(int socket, int bytes) {
-  if (bytes == 0) return true;
-  return setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0 &&
-         setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) == 0;
+// The sender's buffer stays the kernel's: a large one only holds more than the caches do.
+bool set_window(int socket, int bytes) {
+  return bytes == 0 || setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) == 0;
 }
 
 }  // namespace
 
-bool tcp_connect(int buffer_bytes, TcpPair* pair) {
+bool tcp_connect(int window_bytes, TcpPair* pair) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof(address);
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int one = 1;
-  if (listener < 0 || !set_buffers(listener, buffer_bytes) ||
+  if (listener < 0 || !set_window(listener, window_bytes) ||
       bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 || listen(listener, 1) != 0 ||
       getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     return failed("listen on 127.0.0.1");
   }
   pair->end[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (pair->end[0] < 0 || !set_buffers(pair->end[0], buffer_bytes) ||
+  if (pair->end[0] < 0 || !set_window(pair->end[0], window_bytes) ||
       connect(pair->end[0], reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     return failed("connect to 127.0.0.1");
   }
@@ -56,6 +55,14 @@ bool tcp_connect(int buffer_bytes, TcpPair* pair) {
     if (setsockopt(end, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) != 0) return failed("TCP_NODELAY");
   }
   return true;
+}
+
+bool tcp_connect_all(TcpPairs* pairs) {
+  bool good = tcp_connect(0, &pairs->messages);
+  for (size_t i = 0; i < kStreams; i++) {
+    good = good && tcp_connect(0, &pairs->plain[i]) && tcp_connect(4 << 20, &pairs->wide[i]);
+  }
+  return good;
 }
 
 long Duplex::send_some(const void* data, size_t bytes) const {
@@ -250,14 +257,14 @@ class TcpStream : public Scheme {
 
 void add_tcp_schemes(int rank, const TcpPairs& pairs, Schemes& all) {
   for (const bool blocking : {true, false}) {
-    all.push_back(std::make_unique<TcpMessage>(pairs.plain.end[rank], blocking));
+    all.push_back(std::make_unique<TcpMessage>(pairs.messages.end[rank], blocking));
   }
-  for (const size_t chunk : {64 * kKiB, 256 * kKiB, 1024 * kKiB}) {
+  for (size_t i = 0; i < kStreams; i++) {
     for (const Way way : {Way::one_shot, Way::two_shot, Way::staged}) {
       for (const Waiting waiting : {Waiting::spin, Waiting::poll}) {
-        const StreamTuning t{way, chunk, waiting};
-        all.push_back(std::make_unique<TcpStream>(rank, pairs.plain.end[rank], "kernel's buffers", t));
-        all.push_back(std::make_unique<TcpStream>(rank, pairs.buffered.end[rank], "4 MiB buffers", t));
+        const StreamTuning t{way, kStreamChunks[i], waiting};
+        all.push_back(std::make_unique<TcpStream>(rank, pairs.plain[i].end[rank], "kernel's window", t));
+        all.push_back(std::make_unique<TcpStream>(rank, pairs.wide[i].end[rank], "4 MiB window", t));
       }
     }
   }

@@ -10,14 +10,22 @@ struct TcpPair {
   int end[2];
 };
 
-// The same connection with the kernel's buffers and with large ones: which is faster depends on size and machine.
-struct TcpPairs {
-  TcpPair plain;
-  TcpPair buffered;
-};
+// The sizes in which a stream is handed to the kernel. Each has connections of its own: one that has lost or delayed
+// data in a burst stays slow for a long time, whoever uses it next.
+constexpr size_t kStreamChunks[] = {size_t{32} << 10, size_t{128} << 10, size_t{512} << 10};
+constexpr size_t kStreams = sizeof(kStreamChunks) / sizeof(kStreamChunks[0]);
 
-// Socket buffers of `buffer_bytes` (0: the kernel's choice). False and a line on stderr on failure.
-bool tcp_connect(int buffer_bytes, TcpPair* pair);
+// Connections with the kernel's receive window and with a large one: which is faster depends on size and machine.
+struct TcpPairs {
+  TcpPair messages;
+  TcpPair plain[kStreams];
+  TcpPair wide[kStreams];
+};
+// Makes all of them; false and a line on stderr on failure.
+bool tcp_connect_all(TcpPairs* pairs);
+
+// A receive window of `window_bytes` (0: the kernel's choice). False and a line on stderr on failure.
+bool tcp_connect(int window_bytes, TcpPair* pair);
 
 enum class Waiting { spin, poll };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/env.h"
 #include "bootstrap/interfaces.h"
@@ -63,9 +64,11 @@ Result<uint64_t> process_token() {
 }
 
 // Every link of a communicator has this geometry: about 1 MiB of slots per direction for few ranks, less for many, so
-// that a rank of 64 stays under 64 MiB.
-RingGeometry geometry_for(int nranks) {
+// that a rank of 64 stays under 64 MiB. `memories`: groups of ranks that share memory. Two ranks that share none have
+// larger slots, for a message costs them system calls; more would fall out of the cache between one rank and the next.
+RingGeometry geometry_for(int nranks, uint32_t memories) {
   RingGeometry g;
+  if (nranks == 2 && memories == 2) return {4, 512 * 1024, 2};
   g.depth = 8;
   g.ack_batch = 4;
   g.slot_bytes = nranks <= 8 ? 128 * 1024 : nranks <= 16 ? 64 * 1024 : 32 * 1024;
@@ -80,19 +83,20 @@ class BringUp {
     parts_.rank = meet_.rank();
     parts_.nranks = meet_.nranks();
     parts_.epoch = static_cast<uint32_t>(meet_.nonce() ^ (meet_.nonce() >> 32)) | 1;
-    geometry_ = settings.geometry.value_or(geometry_for(parts_.nranks));
+    geometry_ = settings.geometry.value_or(geometry_for(parts_.nranks, 1));
     parts_.route.resize(static_cast<size_t>(parts_.nranks));
   }
 
   Status exchange_members(const CommSettings& settings);
   Status share_memory();
-  Status connect_tcp();
+  Status connect_tcp(const CommSettings& settings);
   Result<std::unique_ptr<Communicator>> finish(const CommSettings& settings);
 
  private:
   size_t me() const { return static_cast<size_t>(parts_.rank); }
   const Member& mine() const { return members_[me()]; }
   std::vector<int> group_of(int rank) const;
+  uint32_t memories() const;  // groups of ranks that do share memory; a rank that shares it with nobody is one, too
   // Everyone says how its last step went: all come back with the texts of all ("" is good).
   Result<std::vector<std::string>> say(const char* step, const std::string& text) {
     return meet_.all_gather(step, text);
@@ -168,6 +172,13 @@ std::vector<int> BringUp::group_of(int rank) const {
   return own.shm == Shm::off ? std::vector<int>{rank} : group;
 }
 
+uint32_t BringUp::memories() const {
+  std::set<int> first_ranks;
+  for (int r = 0; r < parts_.nranks; ++r)
+    first_ranks.insert(shm_outcome_[static_cast<size_t>(r)].empty() ? group_of(r).front() : r);
+  return static_cast<uint32_t>(first_ranks.size());
+}
+
 Status BringUp::share_memory() {
   const std::vector<int> group = group_of(parts_.rank);
   shm::GroupConfig config;
@@ -226,7 +237,7 @@ Status BringUp::share_memory() {
   return {};
 }
 
-Status BringUp::connect_tcp() {
+Status BringUp::connect_tcp(const CommSettings& settings) {
   // Every rank knows all groups and outcomes, so all agree on whether anybody needs TCP.
   bool needed = false;
   for (int r = 0; r < parts_.nranks; ++r) {
@@ -247,6 +258,7 @@ Status BringUp::connect_tcp() {
   }
   if (!needed || parts_.nranks == 1) return {};
 
+  geometry_ = settings.geometry.value_or(geometry_for(parts_.nranks, memories()));
   tcp::Config config;
   config.rank = parts_.rank;
   config.nranks = parts_.nranks;
@@ -271,16 +283,14 @@ Result<std::unique_ptr<Communicator>> BringUp::finish(const CommSettings& settin
   parts_.facts.nranks = static_cast<uint32_t>(parts_.nranks);
   parts_.facts.slot_bytes = geometry_.slot_bytes;
   std::map<std::string, std::vector<CpuShare>> hosts;  // what each rank of a host may use
-  std::map<int, int> memories;                         // groups that share memory, by their first rank
   for (int r = 0; r < parts_.nranks; ++r) {
     const Member& c = members_[static_cast<size_t>(r)];
     hosts[c.host].push_back(c.cpus);
-    ++memories[shm_outcome_[static_cast<size_t>(r)].empty() ? group_of(r).front() : r];
     parts_.facts.cache_bytes = r == 0 ? c.cache : std::min(parts_.facts.cache_bytes, c.cache);
   }
   for (const auto& [host, shares] : hosts)
     parts_.facts.oversubscribed = parts_.facts.oversubscribed || shares.size() > usable_cpus(shares);
-  parts_.facts.hosts = static_cast<uint32_t>(memories.size());
+  parts_.facts.hosts = memories();
   parts_.local_ranks = static_cast<uint32_t>(hosts[mine().host].size());
   parts_.cpus = usable_cpus(hosts[mine().host]);
   if (settings.timeout_ms) {
@@ -310,7 +320,7 @@ Result<std::unique_ptr<Communicator>> bring_up(Rendezvous& rendezvous, const Com
     BringUp up(rendezvous, settings, deadline);
     HKT_TRY(up.exchange_members(settings));
     HKT_TRY(up.share_memory());
-    HKT_TRY(up.connect_tcp());
+    HKT_TRY(up.connect_tcp(settings));
     HKT_ASSIGN(std::unique_ptr<Communicator> comm, up.finish(settings));
     HKT_TRY(rendezvous.all_gather("ready", ""));
     return comm;
