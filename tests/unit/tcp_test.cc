@@ -66,8 +66,8 @@ TEST(TcpContacts, OnlyWellFormedOnesAreTaken) {
                                   with_count(1, "\xff" + address.substr(1))};
   for (size_t n = 1; n < 1 + address.size() + v6.size(); ++n) bad.push_back(with_count(2, address + v6).substr(0, n));
   std::string many;
-  for (size_t i = 0; i <= Connector::kMaxAddresses; ++i) many += address;
-  bad.push_back(with_count(static_cast<int>(Connector::kMaxAddresses) + 1, many));
+  for (size_t i = 0; i <= tcp::Port::kMaxAddresses; ++i) many += address;
+  bad.push_back(with_count(static_cast<int>(tcp::Port::kMaxAddresses) + 1, many));
   for (const std::string& bytes : bad)
     EXPECT_FALSE(Connector::parse_contact(bytes).ok()) << testing::PrintToString(bytes);
 
