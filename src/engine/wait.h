@@ -71,6 +71,8 @@ class Waiter {
   // All that was pushed has left this process's memory.
   bool flushed() const;
   bool pumped() const { return pumped_; }
+  // Returns when it has, or with the supervisor's error.
+  Status flush();
 
  private:
   Status wait_slowly(Waiting& waiting);
