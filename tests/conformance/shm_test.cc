@@ -554,59 +554,6 @@ TEST(ShmLayout, RingsAreApart) {
   }
 }
 
-// --- Segments of several communicators in one file.
-
-TEST(ShmFile, AFurtherSegmentCostsNoDescriptorAndGivesItsMemoryBack) {
-  for (const Backing backing : {Backing::memfd, Backing::devshm}) {
-    const GroupConfig config = config_of(random64(), {0, 0}, 0, backing);
-    auto leader = Leader::create(config);
-    ASSERT_TRUE(leader.ok()) << leader.error().text;
-    const auto file = (*leader)->segment()->file();
-    const size_t open_before = descriptors();
-    struct stat before {
-    }, used{}, after{};
-    ASSERT_EQ(fstat(file->fd(), &before), 0);
-    {
-      GroupConfig child = config_of(random64(), {0, 0}, 0, backing);
-      child.seats = {1, 0};
-      auto first = shm::create_in(file, child);
-      ASSERT_TRUE(first.ok()) << first.error().text;
-      Rank a = joined(*first, child);
-      child.my_rank = 11;
-      auto second = shm::attach_in(file, (*first)->offset(), child);
-      ASSERT_TRUE(second.ok()) << second.error().text;
-      EXPECT_EQ(first->get(), second->get()) << "one mapping per process";
-      Rank b = joined(*second, child);
-      EXPECT_EQ(descriptors(), open_before);
-      auto out = a.transport->open_send(11, 0);
-      auto in = b.transport->open_recv(10, 0);
-      ASSERT_TRUE(out.ok() && in.ok());
-      std::memset(out->push_begin(4000), 7, 4000);
-      out->push(4000, kSignature);
-      ASSERT_TRUE(in->pop_ready(kSignature));
-      EXPECT_EQ(in->pop_begin(4000)[3999], 7);
-      ASSERT_EQ(fstat(file->fd(), &used), 0);
-      EXPECT_GT(used.st_blocks, before.st_blocks);
-    }
-    ASSERT_EQ(fstat(file->fd(), &after), 0);
-    EXPECT_EQ(after.st_blocks, before.st_blocks);
-  }
-}
-
-TEST(ShmFile, ASegmentOfAnotherShapeIsRefused) {
-  const GroupConfig config = config_of(random64(), {0, 1}, 0, Backing::memfd);
-  auto leader = Leader::create(config);
-  ASSERT_TRUE(leader.ok());
-  const auto file = (*leader)->segment()->file();
-  GroupConfig other = config_of(random64(), {0, 1}, 0, Backing::memfd);
-  EXPECT_FALSE(Segment::map(file, shm::File::kFirst, other).ok()) << "another nonce";
-  other = config;
-  other.tags += 1;
-  EXPECT_FALSE(Segment::map(file, shm::File::kFirst, other).ok()) << "another number of links";
-  EXPECT_FALSE(Segment::map(file, uint64_t{1} << 40, config).ok()) << "beyond the end";
-  EXPECT_TRUE(Segment::map(file, shm::File::kFirst, config).ok());
-}
-
 }  // namespace
 }  // namespace hocket::test
 
