@@ -126,6 +126,10 @@ TEST_P(Processes, AKilledRankIsNamedOnEveryCommunicatorThatContainsIt) {
         EXPECT_EQ(hktCommDup(world, &twin, nullptr), hktSuccess);
         hktComm_t without = must_split(world, rank == kVictim ? 1 : 0, 0);
         hktComm_t unused = must_split(world, 0, -rank);  // rank 2 is rank 1 there
+        hktComm_t orphan = nullptr, parent = must_split(world, 0);
+        EXPECT_EQ(hktCommDup(parent, &orphan, nullptr), hktSuccess);
+        EXPECT_EQ(hktCommDestroy(parent), hktSuccess);
+        EXPECT_EQ(sum(orphan), 4);
         EXPECT_EQ(sum(world), 4);
         EXPECT_EQ(sum(twin), 4);
         EXPECT_EQ(sum(without), rank == kVictim ? 1 : 3);
@@ -140,10 +144,11 @@ TEST_P(Processes, AKilledRankIsNamedOnEveryCommunicatorThatContainsIt) {
         };
         expect_named(twin, "dup", kVictim);
         expect_named(world, "world", kVictim);
+        expect_named(orphan, "one whose parent is gone", kVictim);
         expect_named(unused, "a child that had not been used", 1);
         EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
         EXPECT_EQ(sum(without), 3) << "the others go on: " << hktGetLastError();
-        for (hktComm_t c : {world, twin, unused, without}) EXPECT_EQ(hktCommDestroy(c), hktSuccess);
+        for (hktComm_t c : {world, twin, unused, orphan, without}) EXPECT_EQ(hktCommDestroy(c), hktSuccess);
       },
       kVictim);
 }
@@ -163,6 +168,17 @@ TEST_P(Processes, AfterFinalizeTheOrderOfLeavingIsFree) {
       EXPECT_EQ(hktCommDestroy(rank == first ? world : child), hktSuccess);
       EXPECT_EQ(hktCommDestroy(rank == first ? child : world), hktSuccess);
       EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(500));
+    });
+  }
+}
+
+// No call before it: its links are made while others are leaving.
+TEST_P(Processes, FinalizeMayBeTheOnlyCall) {
+  for (int i = 0; i < 10; ++i) {
+    run_job(3, GetParam(), [](int rank, hktComm_t world) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(rank == 2 ? 5 : 0));
+      EXPECT_EQ(hktCommFinalize(world), hktSuccess) << hktGetLastError();
+      EXPECT_EQ(hktCommDestroy(world), hktSuccess);
     });
   }
 }
