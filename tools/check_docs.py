@@ -7,7 +7,8 @@
 - The hops of docs/life_of_an_allreduce.md, its lines "N. `Symbol` (path)", are at most 6 and are defined in the files named.
 - README.md shows examples/all_reduce.cc as it is.
 - docs/api.md has every name and every prototype of include/hocket/hocket.h, and none that is not there.
-- Unless --static: docs/environment.md is what `hocket env --markdown` of the release build prints, where that is built.
+- Unless --static: docs/environment.md is what `hocket env --markdown` of the release build prints, and docs/types.md what
+  `hocket types --markdown` prints, where that is built.
 - Unless --static: the hops are those of a backtrace. Two processes run example_all_reduce of the debug build; gdb stops one of
   them in the last hop's function during its first all-reduce and reads the call stack. It must be the hops and, before a hop
   whose line says "through `a`, `b`", these: no function is left out. A hop with "called and returned" in its line has left the
@@ -28,7 +29,7 @@ LIFE = ROOT / "docs/life_of_an_allreduce.md"
 EXAMPLE = ROOT / "examples/all_reduce.cc"
 HEADER = ROOT / "include/hocket/hocket.h"
 API = ROOT / "docs/api.md"
-ENVIRONMENT = ROOT / "docs/environment.md"
+GENERATED = {"env": ROOT / "docs/environment.md", "types": ROOT / "docs/types.md"}  # by the subcommand that prints it
 HOCKET = ROOT / "build/release/bin/hocket"
 PROGRAM = ROOT / "build/debug/bin/example_all_reduce"
 MAX_HOPS = 6
@@ -130,14 +131,16 @@ def check_api():
     return faults
 
 
-def check_environment():
+def check_generated():
     if not HOCKET.is_file():
         return []  # not built; where all gates run, it is
-    printed = subprocess.run([HOCKET, "env", "--markdown"], capture_output=True, text=True, check=True).stdout
-    if ENVIRONMENT.is_file() and ENVIRONMENT.read_text() == printed:
-        return []
-    where = ENVIRONMENT.relative_to(ROOT)
-    return [f"{where} is not what the program says: {HOCKET.relative_to(ROOT)} env --markdown > {where}"]
+    faults = []
+    for command, path in GENERATED.items():
+        printed = subprocess.run([HOCKET, command, "--markdown"], capture_output=True, text=True, check=True).stdout
+        if not path.is_file() or path.read_text() != printed:
+            where = path.relative_to(ROOT)
+            faults.append(f"{where} is not what the program says: {HOCKET.relative_to(ROOT)} {command} --markdown > {where}")
+    return faults
 
 
 def backtrace(hops):
@@ -205,11 +208,11 @@ def main():
     hops, faults = read_hops()
     faults += check_links() + check_symbols(hops) + check_example() + check_api()
     if not sys.argv[1:]:
-        faults += check_environment() + (check_backtrace(hops) if hops else [])
+        faults += check_generated() + (check_backtrace(hops) if hops else [])
     for fault in faults:
         print(f"check_docs: {fault}")
     if not faults:
-        ran = "" if sys.argv[1:] else " with their backtrace" + (", the environment" if HOCKET.is_file() else "")
+        ran = "" if sys.argv[1:] else " with their backtrace" + (", the environment, the types" if HOCKET.is_file() else "")
         print(f"check_docs: links, {len(hops)} hops{ran}, the interface and the example are true")
     return 1 if faults else 0
 

@@ -17,7 +17,7 @@ struct Kernels {
   // The sum goes to two places: [how `out` is written][how `second` is].
   void (*add_twice[2][2])(float* out, float* second, const float* a, const float* b, size_t count);
   // Sum of `operands` (>= 2) inputs.
-  void (*sum)(float* out, const float* const* in, int operands, size_t count);
+  void (*sum[2])(float* out, const float* const* in, int operands, size_t count);
   void (*fence)();
 };
 

@@ -65,12 +65,13 @@ void add_twice(float* out, float* second, const float* a, const float* b, size_t
   for (; i < count; i++) out[i] = second[i] = a[i] + b[i];
 }
 
+template <Store how>
 void sum(float* out, const float* const* in, int operands, size_t count) {
   size_t i = 0;
   for (; i + kLane <= count; i += kLane) {
     Line total = load(in[0] + i) + load(in[1] + i);
     for (int k = 2; k < operands; k++) total += load(in[k] + i);
-    store<kCached>(out + i, total);
+    store<how>(out + i, total);
   }
   for (; i < count; i++) {
     float total = in[0][i];
@@ -93,7 +94,7 @@ const Kernels table = {
     copy_past,
     {add<kCached>, add<kPast>},
     {{add_twice<kCached, kCached>, add_twice<kCached, kPast>}, {add_twice<kPast, kCached>, add_twice<kPast, kPast>}},
-    sum,
+    {sum<kCached>, sum<kPast>},
     fence};
 
 }  // namespace FLOORS_ISA

@@ -33,12 +33,19 @@ struct Part {
 // are used again two tiles later, when every rank has left the tile.
 class Staged : public Scheme {
  public:
-  Staged(Team& team, Meeting& meeting, float* inputs, float* results, size_t tile)
-      : Scheme("phases, tiles of " + std::to_string(tile / kKiB) + " KiB", 4 * kKiB, SIZE_MAX),
+  struct Places {
+    float* inputs;   // two of kMaxTile bytes for every rank
+    float* results;  // two of kMaxTile bytes
+    Store how;       // both are written
+  };
+
+  Staged(Team& team, Meeting& meeting, const Places& places, size_t tile)
+      : Scheme("phases, tiles of " + std::to_string(tile / kKiB) + " KiB" +
+                   (places.how == kPast ? ", past the cache" : ""),
+               4 * kKiB, SIZE_MAX),
         team_(team),
         meeting_(meeting),
-        inputs_(inputs),
-        results_(results),
+        places_(places),
         tile_(tile / sizeof(float)) {}
 
   bool run(const float* in, float* out, size_t count) override {
@@ -50,30 +57,30 @@ class Staged : public Scheme {
 
  private:
   float* input_of(int rank, size_t parity) const {
-    return inputs_ + (static_cast<size_t>(rank) * 2 + parity) * (kMaxTile / sizeof(float));
+    return places_.inputs + (static_cast<size_t>(rank) * 2 + parity) * (kMaxTile / sizeof(float));
   }
 
   void run_tile(const float* in, float* out, size_t count, size_t parity) {
     const Part mine(count, team_.rank, team_.ranks);
     float* shown = input_of(team_.rank, parity);
-    float* results = results_ + parity * (kMaxTile / sizeof(float));
+    float* results = places_.results + parity * (kMaxTile / sizeof(float));
     const size_t after = mine.first + mine.size;
-    copy(shown, in, mine.first, kCached);
-    copy(shown + after, in + after, count - after, kCached);
+    copy(shown, in, mine.first, places_.how);
+    copy(shown + after, in + after, count - after, places_.how);
     meeting_.meet();
     const float* operands[kMaxRanks];
     for (int r = 0; r < team_.ranks; r++) {
       operands[r] = (r == team_.rank ? in : input_of(r, parity)) + mine.first;
     }
-    kernels().sum(results + mine.first, operands, team_.ranks, mine.size);
+    kernels().sum[places_.how](results + mine.first, operands, team_.ranks, mine.size);
+    if (places_.how == kPast) kernels().fence();
     meeting_.meet();
     copy(out, results, count, kCached);
   }
 
   Team& team_;
   Meeting& meeting_;
-  float* inputs_;
-  float* results_;
+  Places places_;
   size_t tile_;
 };
 
@@ -118,7 +125,7 @@ class Cma : public Scheme {
       operands[r] = r == team_.rank ? in + at : copied;
       if (r != team_.rank && !cma_read(desks_[r].pid, copied, desks_[r].in + at, count)) return false;
     }
-    kernels().sum(out + at, operands, team_.ranks, count);
+    kernels().sum[kCached](out + at, operands, team_.ranks, count);
     return true;
   }
 
@@ -136,7 +143,9 @@ void add_many_rank_schemes(Team& team, Schemes& all, Meeting& meeting) {
   float* inputs = team.take<float>(2 * kFloats * static_cast<size_t>(team.ranks));
   float* results = team.take<float>(2 * kFloats);
   for (const size_t tile : {64 * kKiB, 256 * kKiB, 1024 * kKiB, kMaxTile}) {
-    all.push_back(std::make_unique<Staged>(team, meeting, inputs, results, tile));
+    for (const Store how : {kCached, kPast}) {
+      all.push_back(std::make_unique<Staged>(team, meeting, Staged::Places{inputs, results, how}, tile));
+    }
   }
   if (!cma_works(team)) return;
   all.push_back(std::make_unique<Cma>(team, meeting, team.take<Desk>(static_cast<size_t>(team.ranks))));

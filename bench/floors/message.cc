@@ -102,7 +102,7 @@ class LongMessage : public Messages<Slot> {
     }
     const float* operands[64];
     for (int peer = 0; peer < team_.ranks; peer++) operands[peer] = peer == team_.rank ? in : arrived(peer).many;
-    kernels().sum(out, operands, team_.ranks, count);
+    kernels().sum[kCached](out, operands, team_.ranks, count);
     return true;
   }
 };

@@ -129,18 +129,29 @@ class TcpMessage : public Scheme {
 
 // Large: both ways at once; what arrives is added while it is still in the cache.
 //   one shot: the whole input each way;
-//   two shot: first the half that the other adds up, then the results of the own half, as far as they are done.
+//   two shot: first the half that the other adds up, then the results of the own half, as far as they are done;
+//   staged: the same, but the kernel only sees chunks that are in the cache. Its copies of memory that is not are slow.
+enum class Way { one_shot, two_shot, staged };
+
+struct StreamTuning {
+  Way way;
+  size_t chunk;
+  Waiting waiting;
+};
+
 class TcpStream : public Scheme {
  public:
-  TcpStream(int rank, int socket, const char* buffers, bool halves, size_t chunk, Waiting waiting)
-      : Scheme(std::string(halves ? "two" : "one") + " shot, chunks of " + std::to_string(chunk / kKiB) + " KiB, " +
-                   buffers + (waiting == Waiting::spin ? ", spinning" : ", poll"),
+  TcpStream(int rank, int socket, const char* buffers, const StreamTuning& t)
+      : Scheme(std::string(t.way == Way::one_shot ? "one shot" : "two shot") + ", chunks of " +
+                   std::to_string(t.chunk / kKiB) + " KiB, " + (t.way == Way::staged ? "staged, " : "") + buffers +
+                   (t.waiting == Waiting::spin ? ", spinning" : ", poll"),
                8 * kKiB, SIZE_MAX),
         rank_(rank),
-        halves_(halves),
-        chunk_(chunk),
-        duplex_(socket, chunk, waiting),
-        landing_(chunk / sizeof(float)) {}
+        halves_(t.way != Way::one_shot),
+        chunk_(t.chunk),
+        duplex_(socket, t.chunk, t.waiting),
+        landing_(t.chunk / sizeof(float)),
+        stage_(t.way == Way::staged ? t.chunk : 0) {}
 
   bool run(const float* in, float* out, size_t count) override {
     const size_t half = halves_ ? count / 2 / 16 * 16 : 0;
@@ -176,7 +187,7 @@ class TcpStream : public Scheme {
       if (ready > 0) {
         const char* from = sent < inputs ? reinterpret_cast<const char*>(s.send_in) + sent
                                          : reinterpret_cast<const char*>(s.add_out) + (sent - inputs);
-        n = duplex_.send_some(from, ready);
+        n = stage_.empty() ? duplex_.send_some(from, ready) : send_staged(from, ready);
       }
       if (n >= 0 && received < to_receive) m = received < s.add_bytes ? receive_and_add(received) : take(received);
       if (n < 0 || m < 0) return false;
@@ -185,6 +196,18 @@ class TcpStream : public Scheme {
       if (n == 0 && m == 0 && !duplex_.wait(ready > 0, received < to_receive)) return false;
     }
     return true;
+  }
+
+  // The stage is filled when it is empty, at `from`, which is where the bytes sent so far end.
+  long send_staged(const char* from, size_t ready) {
+    if (stage_sent_ == stage_bytes_) {
+      stage_sent_ = 0;
+      stage_bytes_ = std::min(ready, chunk_);
+      std::memcpy(stage_.data(), from, stage_bytes_);
+    }
+    const long n = duplex_.send_some(stage_.data() + stage_sent_, stage_bytes_ - stage_sent_);
+    if (n > 0) stage_sent_ += static_cast<size_t>(n);
+    return n;
   }
 
   // Contributions land in one small buffer, over and over; a tail of less than a float stays there for the next time.
@@ -205,7 +228,11 @@ class TcpStream : public Scheme {
 
   long take(size_t received) {
     const size_t at = received - state_.add_bytes;
-    return duplex_.receive_some(reinterpret_cast<char*>(state_.take_out) + at, state_.take_bytes - at);
+    char* to = reinterpret_cast<char*>(state_.take_out) + at;
+    if (stage_.empty()) return duplex_.receive_some(to, state_.take_bytes - at);
+    const long n = duplex_.receive_some(landing_.data(), std::min(chunk_, state_.take_bytes - at));
+    if (n > 0) std::memcpy(to, landing_.data(), static_cast<size_t>(n));
+    return n;
   }
 
   int rank_;
@@ -213,6 +240,8 @@ class TcpStream : public Scheme {
   size_t chunk_;
   Duplex duplex_;
   std::vector<float> landing_;
+  std::vector<char> stage_;  // empty unless staged
+  size_t stage_bytes_ = 0, stage_sent_ = 0;
   State state_ = {};
   size_t added_ = 0;  // bytes of sums done
 };
@@ -224,12 +253,11 @@ void add_tcp_schemes(int rank, const TcpPairs& pairs, Schemes& all) {
     all.push_back(std::make_unique<TcpMessage>(pairs.plain.end[rank], blocking));
   }
   for (const size_t chunk : {64 * kKiB, 256 * kKiB, 1024 * kKiB}) {
-    for (const bool halves : {false, true}) {
+    for (const Way way : {Way::one_shot, Way::two_shot, Way::staged}) {
       for (const Waiting waiting : {Waiting::spin, Waiting::poll}) {
-        all.push_back(
-            std::make_unique<TcpStream>(rank, pairs.plain.end[rank], "kernel's buffers", halves, chunk, waiting));
-        all.push_back(
-            std::make_unique<TcpStream>(rank, pairs.buffered.end[rank], "4 MiB buffers", halves, chunk, waiting));
+        const StreamTuning t{way, chunk, waiting};
+        all.push_back(std::make_unique<TcpStream>(rank, pairs.plain.end[rank], "kernel's buffers", t));
+        all.push_back(std::make_unique<TcpStream>(rank, pairs.buffered.end[rank], "4 MiB buffers", t));
       }
     }
   }

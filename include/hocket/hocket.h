@@ -59,13 +59,37 @@ typedef enum {
   hktFloat32 = 7,
   hktFloat64 = 8,
   hktBfloat16 = 9,
+  hktFloat8e4m3 = 10, /* 4 bits of exponent, 3 of mantissa; no infinity; largest value 448 */
+  hktFloat8e5m2 = 11, /* 5 bits of exponent, 2 of mantissa; infinity and NaN as in IEEE 754; largest value 57344 */
   hktInt16 = 12,
-  hktUint16 = 13
+  hktUint16 = 13,
+  hktBool = 14,      /* a byte; 0 is false, anything else true */
+  hktComplex64 = 15, /* two 32-bit floats: real part, imaginary part */
+  hktComplex128 = 16 /* two 64-bit floats */
 } hktDataType_t;
 
-/* Reductions. Values are final. Integers wrap. hktAvg divides the sum by the number of ranks (integers: towards zero).
- * 16-bit floats accumulate in 32 bits with one rounding on each rank that folds. min and max return a NaN operand. */
-typedef enum { hktSum = 0, hktProd = 1, hktMax = 2, hktMin = 3, hktAvg = 4 } hktRedOp_t;
+/* Reductions. Values are final. docs/types.md says which type takes which; the others are hktInvalidArgument.
+ * - Integers wrap. hktAvg divides the sum by the number of ranks (integers: after the wrapping sum, towards zero).
+ * - 8-bit and 16-bit floats accumulate in 32 bits with one rounding (to nearest, ties to even) on each rank that folds.
+ *   8-bit floats saturate: what is too large, infinite too, becomes the largest finite value of its sign.
+ * - min and max return a NaN operand.
+ * - Results of hktBool are 0 or 1: sum and max are or, prod and min are and, bitwise operations are the logical ones.
+ * - Complex products are (ac - bd) + (ad + bc)i, each operation rounded, nothing fused.
+ * - Logical operations take nonzero for true and give 0 or 1 in the type.
+ * - What only one rank contributes is copied, bit for bit. */
+typedef enum {
+  hktSum = 0,
+  hktProd = 1,
+  hktMax = 2,
+  hktMin = 3,
+  hktAvg = 4,
+  hktBitAnd = 5, /* bitwise and logical operations: integers and hktBool */
+  hktBitOr = 6,
+  hktBitXor = 7,
+  hktLogicalAnd = 8,
+  hktLogicalOr = 9,
+  hktLogicalXor = 10
+} hktRedOp_t;
 
 typedef struct hktComm* hktComm_t;
 typedef struct hktRequest* hktRequest_t;

@@ -4,6 +4,7 @@
 #define HOCKET_HOCKET_HPP
 
 #include <chrono>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -19,7 +20,19 @@ namespace hocket {
 // An inline namespace, so that these names and the library's own of the same spelling are never one to the linker.
 inline namespace wrapper {
 
-enum class Op { sum = hktSum, prod = hktProd, max = hktMax, min = hktMin, avg = hktAvg };
+enum class Op {
+  sum = hktSum,
+  prod = hktProd,
+  max = hktMax,
+  min = hktMin,
+  avg = hktAvg,
+  bit_and = hktBitAnd,
+  bit_or = hktBitOr,
+  bit_xor = hktBitXor,
+  logical_and = hktLogicalAnd,
+  logical_or = hktLogicalOr,
+  logical_xor = hktLogicalXor
+};
 
 // What a failed call throws: the code, and as what() one line that says what is wrong, where, and what to do.
 class Failure : public std::runtime_error {
@@ -35,20 +48,28 @@ inline void check(hktResult_t result) {
   if (result != hktSuccess) throw Failure(result, std::string(hktGetErrorString(result)) + ": " + hktGetLastError());
 }
 
-// The hktDataType_t of an arithmetic C++ type; 16-bit floats have no C++20 type, use Communicator::handle() with the C
-// ABI.
+// The hktDataType_t of an arithmetic C++ type or std::complex; 8-bit and 16-bit floats have no C++20 type, use
+// Communicator::handle() with the C ABI.
 template <class T>
 constexpr hktDataType_t type_of() {
-  static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8,
-                "no Hocket type for this C++ type");
-  if constexpr (std::is_floating_point_v<T>) {
-    return sizeof(T) == 4 ? hktFloat32 : hktFloat64;
+  if constexpr (std::is_same_v<T, bool>) {
+    static_assert(sizeof(bool) == 1);
+    return hktBool;
+  } else if constexpr (std::is_same_v<T, std::complex<float>>) {
+    return hktComplex64;
+  } else if constexpr (std::is_same_v<T, std::complex<double>>) {
+    return hktComplex128;
   } else {
-    constexpr bool s = std::is_signed_v<T>;
-    return sizeof(T) == 1   ? (s ? hktInt8 : hktUint8)
-           : sizeof(T) == 2 ? (s ? hktInt16 : hktUint16)
-           : sizeof(T) == 4 ? (s ? hktInt32 : hktUint32)
-                            : (s ? hktInt64 : hktUint64);
+    static_assert(std::is_arithmetic_v<T> && sizeof(T) <= 8, "no Hocket type for this C++ type");
+    if constexpr (std::is_floating_point_v<T>) {
+      return sizeof(T) == 4 ? hktFloat32 : hktFloat64;
+    } else {
+      constexpr bool s = std::is_signed_v<T>;
+      return sizeof(T) == 1   ? (s ? hktInt8 : hktUint8)
+             : sizeof(T) == 2 ? (s ? hktInt16 : hktUint16)
+             : sizeof(T) == 4 ? (s ? hktInt32 : hktUint32)
+                              : (s ? hktInt64 : hktUint64);
+    }
   }
 }
 

@@ -33,7 +33,7 @@ struct Buffers {
 // Good buffers, the only case that has to be quick.
 bool good_buffers(const Buffers& b) {
   const size_t size = type_size(b.type);
-  if (size == 0 || b.count > static_cast<uint64_t>(INT64_MAX) / 8) return false;
+  if (size == 0 || b.count > static_cast<uint64_t>(INT64_MAX) / 16) return false;
   if (b.count == 0) return true;
   if (b.recv == nullptr || (b.sends && b.send == nullptr)) return false;
   const auto s = reinterpret_cast<uintptr_t>(b.send), r = reinterpret_cast<uintptr_t>(b.recv);
@@ -74,6 +74,8 @@ hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDa
     if (!good_buffers(buffers)) HKT_TRY(check_buffers("hktAllReduce", buffers));
     if (!valid(op))
       return error(hktInvalidArgument, "hktAllReduce: op is %d, which is no hktRedOp_t", static_cast<int>(op));
+    if (const char* why = unsupported(type, op); why != nullptr)
+      return error(hktInvalidArgument, "hktAllReduce: %s of %s: %s", op_name(op), type_name(type), why);
     CallOptions o;
     if (options != nullptr) HKT_TRY(read_options("hktAllReduce", options, o));
     return comm->comm->all_reduce(sendbuf, recvbuf, count, type, op, o);

@@ -6,59 +6,87 @@ namespace {
 struct TypeFacts {
   size_t size;
   const char* name;
+  TypeClass kind;
 };
 
-constexpr TypeFacts kNoType = {0, "invalid"};
+constexpr const char* kInvalid = "invalid";
 
 TypeFacts facts(hktDataType_t type) {
   switch (type) {
     case hktInt8:
-      return {1, "int8"};
+      return {1, "int8", TypeClass::integer};
     case hktUint8:
-      return {1, "uint8"};
+      return {1, "uint8", TypeClass::integer};
     case hktInt16:
-      return {2, "int16"};
+      return {2, "int16", TypeClass::integer};
     case hktUint16:
-      return {2, "uint16"};
+      return {2, "uint16", TypeClass::integer};
     case hktInt32:
-      return {4, "int32"};
+      return {4, "int32", TypeClass::integer};
     case hktUint32:
-      return {4, "uint32"};
+      return {4, "uint32", TypeClass::integer};
     case hktInt64:
-      return {8, "int64"};
+      return {8, "int64", TypeClass::integer};
     case hktUint64:
-      return {8, "uint64"};
+      return {8, "uint64", TypeClass::integer};
     case hktFloat16:
-      return {2, "half"};
+      return {2, "half", TypeClass::floating};
     case hktBfloat16:
-      return {2, "bfloat16"};
+      return {2, "bfloat16", TypeClass::floating};
     case hktFloat32:
-      return {4, "float"};
+      return {4, "float", TypeClass::floating};
     case hktFloat64:
-      return {8, "double"};
+      return {8, "double", TypeClass::floating};
+    case hktFloat8e4m3:
+      return {1, "f8e4m3", TypeClass::floating};
+    case hktFloat8e5m2:
+      return {1, "f8e5m2", TypeClass::floating};
+    case hktBool:
+      return {1, "bool", TypeClass::boolean};
+    case hktComplex64:
+      return {8, "complex64", TypeClass::complex};
+    case hktComplex128:
+      return {16, "complex128", TypeClass::complex};
   }
-  return kNoType;
+  return {0, kInvalid, TypeClass::none};
+}
+
+const char* why_not(TypeClass kind, hktRedOp_t op) {
+  const bool takes_bits = kind == TypeClass::integer || kind == TypeClass::boolean;
+  if (kind == TypeClass::none) return "there is no such type";
+  switch (op) {
+    case hktSum:
+    case hktProd:
+      return nullptr;
+    case hktMax:
+    case hktMin:
+      return kind != TypeClass::complex ? nullptr
+                                        : "complex numbers have no order, so min and max are not defined for them";
+    case hktAvg:
+      return kind != TypeClass::boolean ? nullptr : "the average of truth values is none; use a type of numbers";
+    case hktBitAnd:
+    case hktBitOr:
+    case hktBitXor:
+      return takes_bits ? nullptr : "bitwise operations are defined for integers and bool only";
+    case hktLogicalAnd:
+    case hktLogicalOr:
+    case hktLogicalXor:
+      return takes_bits ? nullptr : "logical operations are defined for integers and bool only";
+  }
+  return "there is no such operation";
 }
 
 }  // namespace
 
 bool valid(hktDataType_t type) { return facts(type).size != 0; }
 
-bool valid(hktRedOp_t op) {
-  switch (op) {
-    case hktSum:
-    case hktProd:
-    case hktMax:
-    case hktMin:
-    case hktAvg:
-      return true;
-  }
-  return false;
-}
+bool valid(hktRedOp_t op) { return static_cast<size_t>(op) < kOps; }  // without gaps
 
 size_t type_size(hktDataType_t type) { return facts(type).size; }
 
 const char* type_name(hktDataType_t type) { return facts(type).name; }
+
+TypeClass type_class(hktDataType_t type) { return facts(type).kind; }
 
 const char* op_name(hktRedOp_t op) {
   switch (op) {
@@ -72,8 +100,22 @@ const char* op_name(hktRedOp_t op) {
       return "min";
     case hktAvg:
       return "avg";
+    case hktBitAnd:
+      return "band";
+    case hktBitOr:
+      return "bor";
+    case hktBitXor:
+      return "bxor";
+    case hktLogicalAnd:
+      return "land";
+    case hktLogicalOr:
+      return "lor";
+    case hktLogicalXor:
+      return "lxor";
   }
-  return kNoType.name;
+  return kInvalid;
 }
+
+const char* unsupported(hktDataType_t type, hktRedOp_t op) { return why_not(facts(type).kind, op); }
 
 }  // namespace hocket

@@ -1,16 +1,37 @@
-// Facts about element types and operations. Names are those of nccl-tests ("half", "sum"). Any thread.
+// Facts about element types and operations. Names are those of nccl-tests ("half", "sum") as far as it has them. Any
+// thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "hocket/hocket.h"
 
 namespace hocket {
 
+// Lengths of arrays indexed by a type or an operation: one past the largest value.
+inline constexpr size_t kTypes = hktComplex128 + 1;
+inline constexpr size_t kOps = hktLogicalXor + 1;
+
+// Every type and operation, in the order in which they are listed to people.
+inline constexpr std::array kAllTypes = {hktInt8,      hktUint8,     hktInt16,      hktUint16,     hktInt32,
+                                         hktUint32,    hktInt64,     hktUint64,     hktFloat16,    hktBfloat16,
+                                         hktFloat32,   hktFloat64,   hktFloat8e4m3, hktFloat8e5m2, hktBool,
+                                         hktComplex64, hktComplex128};
+inline constexpr std::array kAllOps = {hktSum,   hktProd,   hktMax,        hktMin,       hktAvg,       hktBitAnd,
+                                       hktBitOr, hktBitXor, hktLogicalAnd, hktLogicalOr, hktLogicalXor};
+
+enum class TypeClass : uint8_t { none, integer, boolean, floating, complex };
+
 [[nodiscard]] bool valid(hktDataType_t type);
 [[nodiscard]] bool valid(hktRedOp_t op);
 [[nodiscard]] size_t type_size(hktDataType_t type);       // bytes; 0 for what is no type
 [[nodiscard]] const char* type_name(hktDataType_t type);  // "invalid" for what is no type
+[[nodiscard]] TypeClass type_class(hktDataType_t type);   // none for what is no type
 [[nodiscard]] const char* op_name(hktRedOp_t op);         // "invalid" for what is no operation
+
+// Null if elements of the type can be reduced by the operation, else why not: a clause without a full stop, static.
+[[nodiscard]] const char* unsupported(hktDataType_t type, hktRedOp_t op);
 
 }  // namespace hocket

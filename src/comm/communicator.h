@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/types.h"
 #include "comm/busy.h"
 #include "comm/fork_guard.h"
 #include "comm/parts.h"
@@ -77,8 +78,8 @@ class Communicator {
   // By collective, made on first use: a communicator that is not used shall cost little.
   using Learners = std::array<select::StoreLearner, select::kBuckets>;
   std::array<std::unique_ptr<Learners>, select::kCollectives> learners_;
-  std::optional<bool> stores_;  // what the last size that knows has found
-  std::array<std::array<kernels::Kernel, hktAvg + 1>, hktUint16 + 1> kernels_{};  // by type and operation
+  std::optional<bool> stores_;                                       // what the last size that knows has found
+  std::array<std::array<kernels::Kernel, kOps>, kTypes> kernels_{};  // by type and operation
   uint64_t seq_ = 0;
   std::atomic_flag in_call_ = ATOMIC_FLAG_INIT;
   std::atomic<bool> finalized_{false};  // and in_call_ stays set

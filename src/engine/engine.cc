@@ -9,6 +9,8 @@ namespace {
 // A value with more than one target is made in tiles that stay in the first-level cache, so that copying it on is
 // cheap.
 constexpr uint64_t kTile = 8 * 1024;
+// A shorter message is better copied to its slot than sent from where it is.
+constexpr uint64_t kLend = 4 * 1024;
 
 }  // namespace
 
@@ -51,6 +53,14 @@ class Run final : public Waiting {
 
  private:
   void run_step(const Step& s, const Cursor& c);
+  // Where the value of a step with one block is and stays for the rest of the call, null if it has to be made or may
+  // change: a link that lends need not copy it. Nothing writes to `in`, unless it is `out`.
+  const unsigned char* standing(const Step& s, Span src) const {
+    const bool copies = s.nsend != 0 && s.operands() == 1 && s.has(kLoad) && s.src_buf() == Buf::in;
+    const bool stays = call_.in != call_.out && !(s.has(kPost) && call_.divisor > 1);
+    return copies && stays && src.bytes >= kLend ? at(Buf::in, src.offset) : nullptr;
+  }
+  bool lends(const Link& link) const { return lent_ != nullptr && link.lends(); }
   // Bytes of a step's message, and the span of its j-th block in a buffer.
   uint64_t message_bytes(const Step& s, uint32_t round) const;
   unsigned char* at(Buf b, uint64_t offset) const;
@@ -63,7 +73,8 @@ class Run final : public Waiting {
   const Shape shape_;
   const uint32_t rounds_;
   uint64_t executed_ = 0;
-  uint64_t bytes_ = 0;  // of the step being executed
+  uint64_t bytes_ = 0;                   // of the step being executed
+  const unsigned char* lent_ = nullptr;  // its value, for links that lend
   bool done_ = false;
 };
 
@@ -122,6 +133,7 @@ void Run::run_step(const Step& s, const Cursor& c) {
     // A step that neither loads nor stores names its block by src.
     const uint64_t bytes = s.has(kLoad) ? src.bytes : s.has(kStore) ? dst.bytes : shape_.user(s.src, c.round).bytes;
     bytes_ = bytes;
+    lent_ = standing(s, src);
     make(s, 0, {src.offset, bytes}, {dst.offset, bytes});
   } else if (s.count > 1) {
     bytes_ = message_bytes(s, c.round);
@@ -141,7 +153,14 @@ void Run::run_step(const Step& s, const Cursor& c) {
     bytes_ = 0;
   }
   for (uint32_t k = 0; k < uint32_t{s.nrecv}; ++k) plan_.in[s.recv + k]->pop();
-  for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) plan_.out[s.send + k]->push(bytes_, call_.signature);
+  for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) {
+    Link& link = *plan_.out[s.send + k];
+    if (lends(link)) [[unlikely]]
+      link.lend(lent_, bytes_, call_.signature);
+    else
+      link.push(bytes_, call_.signature);
+  }
+  lent_ = nullptr;
 }
 
 // One block: gathers operands and targets, `offset` bytes into the messages.
@@ -164,7 +183,8 @@ void Run::make(const Step& s, uint64_t offset, Span src, Span dst) {
     target[targets++] = {at(s.dst_buf(), dst.offset), last ? call_.out_stores : kernels::Stores::temporal};
   }
   for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k)
-    target[targets++] = {plan_.out[s.send + k]->push_begin(bytes_) + offset, call_.slot_stores};
+    if (const Link& link = *plan_.out[s.send + k]; !lends(link))
+      target[targets++] = {link.push_begin(bytes_) + offset, call_.slot_stores};
   if (targets != 0) move(operands, targets, src.bytes, s.has(kPost) ? call_.divisor : 1);
 }
 
@@ -210,6 +230,12 @@ Status Engine::run(const BoundPlan& plan, const Call& call) {
                     call.round_elems);
   prepare(plan, shape);
   Run run(*this, plan, call, shape, shape.rounds());
+  Status status = finish(run);
+  if (!status.ok()) waiter_.reclaim();
+  return status;
+}
+
+Status Engine::finish(Run& run) {
   if (!run.advance()) do
       HKT_TRY(waiter_.wait(run));
     while (!run.done());

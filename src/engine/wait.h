@@ -70,6 +70,10 @@ class Waiter {
   }
   // All that was pushed has left this process's memory.
   bool flushed() const;
+  // The call fails: what its links have been lent is the caller's again.
+  void reclaim() {
+    for (Transport* t : pumps_) t->reclaim();
+  }
   bool pumped() const { return pumped_; }
   // Returns when it has, or with the supervisor's error.
   Status flush();

@@ -1,12 +1,10 @@
-// How elements are stored and computed with, and the operations on them, for one SIMD target. Included once per target
-// by fold-inl.h; needs HWY_BEFORE_NAMESPACE.
+// How elements are stored and computed with, for one SIMD target. Included once per target by fold-inl.h.
 //
 // An Element has
 //   Stored  the type in memory,
 //   Work    the type of a lane that is computed with,
 //   load    as many elements as the tag D of Work has lanes, from any alignment,
-//   pack    back to Stored; the one rounding of 16-bit floats.
-// An operation has combine (two operands) and finish (once, on the folded value, before pack).
+//   pack    back to Stored (Complex: store); the one rounding of 8-bit and 16-bit floats.
 #if defined(HOCKET_KERNELS_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOCKET_KERNELS_ELEMENTS_INL_H_
 #undef HOCKET_KERNELS_ELEMENTS_INL_H_
@@ -14,9 +12,9 @@
 #define HOCKET_KERNELS_ELEMENTS_INL_H_
 #endif
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include "hwy/highway.h"
@@ -96,11 +94,80 @@ struct Bfloat16 {
   }
 };
 
+// The float formats of 8 and 16 bits that are taken apart by arithmetic: a sign, then the exponent, then kMantissa
+// bits. kSpecial  the first code (without the sign) that is no finite number, kTooLarge what a larger result becomes:
+// infinity, or the largest finite number in formats that saturate, kNan      the only NaN that is stored.
+struct HalfFormat {
+  using Stored = uint16_t;
+  static constexpr int kMantissa = 10, kExponent = 5;
+  static constexpr int kSpecial = 0x7c00, kTooLarge = 0x7c00, kNan = 0x7e00;
+};
+struct E4m3Format {
+  using Stored = uint8_t;
+  static constexpr int kMantissa = 3, kExponent = 4;
+  static constexpr int kSpecial = 0x7f, kTooLarge = 0x7e, kNan = 0x7f;
+};
+struct E5m2Format {
+  using Stored = uint8_t;
+  static constexpr int kMantissa = 2, kExponent = 5;
+  static constexpr int kSpecial = 0x7c, kTooLarge = 0x7b, kNan = 0x7e;
+};
+
+template <class Format>
+struct NarrowFloat {
+  using Stored = typename Format::Stored;
+  using Work = float;
+  static constexpr int kSign = 1 << (8 * sizeof(Stored) - 1);
+  static constexpr int kToSign = 32 - 8 * static_cast<int>(sizeof(Stored));  // from this sign to that of a float
+  static constexpr int kToMantissa = 23 - Format::kMantissa;                 // the same for the other bits
+  static constexpr int kBias = (1 << (Format::kExponent - 1)) - 1;
+  // The bits of the float 2^n.
+  static constexpr int power_of_two(int n) { return (127 + n) << 23; }
+  // The unit of subnormals is 2^kUnit.
+  static constexpr int kUnit = 1 - kBias - Format::kMantissa;
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const Stored* p) {
+    const hn::Rebind<int32_t, D> di;
+    const auto bits = hn::PromoteTo(di, hn::LoadU(hn::Rebind<Stored, D>(), p));
+    const auto sign = hn::ShiftLeft<kToSign>(hn::And(bits, hn::Set(di, kSign)));
+    const auto abs = hn::And(bits, hn::Set(di, kSign - 1));
+    const auto moved = hn::ShiftLeft<kToMantissa>(abs);  // all at their place, the bias still that of Format
+    const auto normal = hn::Add(moved, hn::Set(di, (127 - kBias) << 23));
+    const auto infinite_or_nan = hn::Or(moved, hn::Set(di, 0xff << 23));
+    const auto unit = hn::BitCast(d, hn::Set(di, power_of_two(kUnit)));
+    const auto subnormal = hn::BitCast(di, hn::Mul(hn::ConvertTo(d, abs), unit));
+    const auto finite = hn::IfThenElse(hn::Lt(abs, hn::Set(di, 1 << Format::kMantissa)), subnormal, normal);
+    const auto value = hn::IfThenElse(hn::Lt(abs, hn::Set(di, Format::kSpecial)), finite, infinite_or_nan);
+    return hn::BitCast(d, hn::Or(value, sign));
+  }
+  template <class D>
+  static HWY_INLINE VecAs<Stored, D> pack(D d, hn::Vec<D> v) {
+    const hn::Rebind<int32_t, D> di;
+    const hn::Rebind<uint32_t, D> du;
+    const auto sign = hn::And(hn::BitCast(di, hn::ShiftRight<kToSign>(hn::BitCast(du, v))), hn::Set(di, kSign));
+    const auto abs = hn::And(hn::BitCast(di, v), hn::Set(di, 0x7fffffff));
+    // Adding half a unit, less a bit if the result would be odd otherwise; carries run into the exponent.
+    const auto odd = hn::And(hn::ShiftRight<kToMantissa>(abs), hn::Set(di, 1));
+    constexpr int half_unit = (1 << (kToMantissa - 1)) - 1;
+    const auto moved = hn::Add(hn::Add(abs, hn::Set(di, half_unit - ((127 - kBias) << 23))), odd);
+    const auto normal = hn::Min(hn::ShiftRight<kToMantissa>(moved), hn::Set(di, Format::kTooLarge));
+    // The last bit of this float is the unit of subnormals: the addition rounds.
+    const auto ruler = hn::Set(di, power_of_two(kUnit + 23));
+    const auto subnormal = hn::Sub(hn::BitCast(di, hn::Add(hn::BitCast(d, abs), hn::BitCast(d, ruler))), ruler);
+    const auto number = hn::IfThenElse(hn::Lt(abs, hn::Set(di, power_of_two(1 - kBias))), subnormal, normal);
+    const auto value = hn::IfThenElse(hn::Gt(abs, hn::Set(di, 0xff << 23)), hn::Set(di, Format::kNan), number);
+    return hn::DemoteTo(hn::Rebind<Stored, D>(), hn::Or(value, sign));
+  }
+};
+
+using Float8e4m3 = NarrowFloat<E4m3Format>;
+using Float8e5m2 = NarrowFloat<E5m2Format>;
+
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2  // these targets convert in hardware, with the rounding of NarrowFloat
 struct Float16 {
   using Stored = uint16_t;
   using Work = float;
-
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2  // these targets convert in hardware, with the rounding of pack below
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const uint16_t* p) {
     const auto bits = hn::LoadU(hn::Rebind<uint16_t, D>(), p);
@@ -110,125 +177,49 @@ struct Float16 {
   static HWY_INLINE VecAs<uint16_t, D> pack(D, hn::Vec<D> v) {
     return hn::BitCast(hn::Rebind<uint16_t, D>(), hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), v));
   }
-#else
-  template <class D>
-  static HWY_INLINE hn::Vec<D> load(D d, const uint16_t* p) {
-    const hn::Rebind<int32_t, D> di;
-    const auto bits = hn::PromoteTo(di, hn::LoadU(hn::Rebind<uint16_t, D>(), p));
-    const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(di, 0x8000)));
-    const auto abs = hn::And(bits, hn::Set(di, 0x7fff));
-    const auto moved = hn::ShiftLeft<13>(abs);  // exponent and mantissa at their place, the bias still that of 16 bits
-    const auto normal = hn::Add(moved, hn::Set(di, (127 - 15) << 23));
-    const auto infinite_or_nan = hn::Or(moved, hn::Set(di, 0xff << 23));
-    const auto subnormal = hn::BitCast(di, hn::Mul(hn::ConvertTo(d, abs), hn::Set(d, 0x1p-24F)));
-    const auto finite = hn::IfThenElse(hn::Lt(abs, hn::Set(di, 1 << 10)), subnormal, normal);
-    const auto value = hn::IfThenElse(hn::Lt(abs, hn::Set(di, 0x1f << 10)), finite, infinite_or_nan);
-    return hn::BitCast(d, hn::Or(value, sign));
-  }
-  template <class D>
-  static HWY_INLINE VecAs<uint16_t, D> pack(D d, hn::Vec<D> v) {
-    const hn::Rebind<int32_t, D> di;
-    const hn::Rebind<uint32_t, D> du;
-    const auto sign = hn::And(hn::BitCast(di, hn::ShiftRight<16>(hn::BitCast(du, v))), hn::Set(di, 0x8000));
-    const auto abs = hn::And(hn::BitCast(di, v), hn::Set(di, 0x7fffffff));
-    // Adding half a unit, less a bit if the result would be odd otherwise; carries run into the exponent up to
-    // infinity.
-    const auto odd = hn::And(hn::ShiftRight<13>(abs), hn::Set(di, 1));
-    const auto normal = hn::ShiftRight<13>(hn::Add(hn::Add(abs, hn::Set(di, 0xfff - ((127 - 15) << 23))), odd));
-    // The unit of 16-bit subnormals is the last bit of 0.5F: the addition rounds.
-    const auto half = hn::Set(d, 0.5F);
-    const auto subnormal = hn::Sub(hn::BitCast(di, hn::Add(hn::BitCast(d, abs), half)), hn::BitCast(di, half));
-    const auto nan_or_infinite =
-        hn::IfThenElse(hn::Gt(abs, hn::Set(di, 0xff << 23)), hn::Set(di, 0x7e00), hn::Set(di, 0x7c00));
-    const auto finite = hn::IfThenElse(hn::Lt(abs, hn::Set(di, (127 - 14) << 23)), subnormal, normal);
-    const auto value = hn::IfThenElse(hn::Lt(abs, hn::Set(di, (127 + 16) << 23)), finite, nan_or_infinite);
-    return hn::DemoteTo(hn::Rebind<uint16_t, D>(), hn::Or(value, sign));
-  }
-#endif
 };
+#else
+using Float16 = NarrowFloat<HalfFormat>;
+#endif
 
-// ---- Operations
-
-// Which NaN an addition returns depends on the order of its operands, which compilers swap: return always the same.
-template <class D>
-HWY_INLINE hn::Vec<D> one_nan(D d, hn::Vec<D> v) {
-  using T = hn::TFromD<D>;
-  if constexpr (std::is_floating_point_v<T>) {
-    return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<T>::quiet_NaN()), v);
-  } else {
+// Zero is false, the rest is true; computed with and stored as 0 and 1.
+template <class T>
+struct Truth {
+  using Stored = T;
+  using Work = T;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const T* p) {
+    return hn::IfThenZeroElse(hn::Eq(hn::LoadU(d, p), hn::Zero(d)), hn::Set(d, T{1}));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> pack(D, hn::Vec<D> v) {
     return v;
   }
-}
+};
 
-// Lanes of unsigned integers are divided as values of type T, which may be signed and of the same size.
-template <class T, class D>
-HWY_NOINLINE hn::Vec<D> divide_lanes(D d, hn::Vec<D> v, uint32_t divisor) {
-  using Lane = hn::TFromD<D>;
-  using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
-  HWY_ALIGN Lane lanes[hn::MaxLanes(d)];
-  hn::Store(v, d, lanes);
-  for (Lane& lane : lanes)
-    lane = static_cast<Lane>(static_cast<Wide>(static_cast<T>(lane)) / static_cast<Wide>(divisor));
-  return hn::Load(d, lanes);
-}
+// Complex numbers: their real parts in one vector, their imaginary parts in another. The same bits as lanes, for the
+// reason given at Float.
+template <class D>
+struct ComplexVec {
+  hn::Vec<D> re, im;
+};
 
-// T: the type of the elements as the user sees them, for the division.
 template <class T>
-struct Sum {
+struct Complex {
+  using Part = typename Float<T>::Stored;
+  using Stored = std::array<Part, 2>;
+  using Work = T;
   template <class D>
-  static HWY_INLINE hn::Vec<D> combine(D, hn::Vec<D> a, hn::Vec<D> b) {
-    return hn::Add(a, b);
+  static HWY_INLINE ComplexVec<D> load(D d, const Stored* p) {
+    const hn::Rebind<Part, D> bits;
+    hn::Vec<decltype(bits)> re, im;
+    hn::LoadInterleaved2(bits, reinterpret_cast<const Part*>(p), re, im);
+    return {hn::BitCast(d, re), hn::BitCast(d, im)};
   }
   template <class D>
-  static HWY_INLINE hn::Vec<D> finish(D d, hn::Vec<D> v, uint32_t divisor) {
-    if (divisor > 1) {
-      if constexpr (std::is_floating_point_v<T>) {
-        v = hn::Div(v, hn::Set(d, static_cast<T>(divisor)));
-      } else {
-        v = divide_lanes<T>(d, v, divisor);
-      }
-    }
-    return one_nan(d, v);
-  }
-};
-
-struct WithoutDivision {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> finish(D d, hn::Vec<D> v, uint32_t /*divisor*/) {
-    return one_nan(d, v);
-  }
-};
-
-struct Prod : WithoutDivision {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> combine(D, hn::Vec<D> a, hn::Vec<D> b) {
-    return hn::Mul(a, b);
-  }
-};
-
-// Highway leaves open what Min and Max of floats do with NaN and zeros of both signs.
-struct Min : WithoutDivision {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> combine(D, hn::Vec<D> a, hn::Vec<D> b) {
-    if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
-      // Neither is less: equal values have equal bits except zeros, whose signs Or joins; a NaN stays one whatever is
-      // joined.
-      const auto joined = hn::Or(a, b);
-      return hn::IfThenElse(hn::Lt(a, b), a, hn::IfThenElse(hn::Lt(b, a), b, joined));
-    } else {
-      return hn::Min(a, b);
-    }
-  }
-};
-
-struct Max : WithoutDivision {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> combine(D d, hn::Vec<D> a, hn::Vec<D> b) {
-    if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
-      return hn::Neg(Min::combine(d, hn::Neg(a), hn::Neg(b)));
-    } else {
-      return hn::Max(a, b);
-    }
+  static HWY_INLINE void store(D, ComplexVec<D> v, Stored* p) {
+    const hn::Rebind<Part, D> bits;
+    hn::StoreInterleaved2(hn::BitCast(bits, v.re), hn::BitCast(bits, v.im), bits, reinterpret_cast<Part*>(p));
   }
 };
 

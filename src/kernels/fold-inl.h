@@ -7,8 +7,11 @@
 #define HOCKET_KERNELS_FOLD_INL_H_
 #endif
 
+#include <cstring>
+
 #include "hwy/cache_control.h"
 #include "kernels/elements-inl.h"
+#include "kernels/operations-inl.h"
 #include "kernels/reduce_cpu.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -38,44 +41,57 @@ HWY_INLINE void store(D d, hn::Vec<D> v, typename E::Stored* p) {
   }
 }
 
+// With normal stores, always.
+template <class E, Stores kStores, class D>
+HWY_INLINE void store(D d, ComplexVec<D> v, typename E::Stored* p) {
+  E::store(d, v, p);
+}
+
 template <class E>
 constexpr size_t kFullLanes = hn::MaxLanes(hn::ScalableTag<typename E::Work>());
 
-// Folds one vector of elements from `i` on, with normal stores. kSources: the number of operands, 0 if it is only known
-// at run time.
-template <class E, class Op, uint32_t kSources, class D>
-HWY_INLINE void fold_vector(D d, const Operands& o, uint64_t i) {
-  using T = typename E::Stored;
-  auto acc = E::load(d, static_cast<const T*>(o.src[0]) + i);
-  for (uint32_t k = 1; k < (kSources != 0 ? kSources : o.nsrc); ++k) {
-    acc = Op::combine(d, acc, E::load(d, static_cast<const T*>(o.src[k]) + i));
-  }
-  store<E, Stores::temporal>(d, Op::finish(d, acc, o.divisor), static_cast<T*>(o.dst) + i);
-}
+// ---- A loop: `at` is called for vectors of the elements [i, end), each once, from the first to the last.
 
-// Folds the last elements [i, end), fewer than 2 * kLanes, with vectors of kLanes, half as many, and so on to a single
-// one.
-template <class E, class Op, uint32_t kSources, size_t kLanes>
-HWY_INLINE void fold_rest(const Operands& o, uint64_t i, uint64_t end) {
+// Fewer than 2 * kLanes elements: vectors of kLanes, half as many, and so on to a single one.
+template <class E, size_t kLanes, class At>
+HWY_INLINE void each_vector_of_rest(const At& at, uint64_t i, uint64_t end) {
   if (end - i >= kLanes) {
-    fold_vector<E, Op, kSources>(hn::CappedTag<typename E::Work, kLanes>(), o, i);
+    at(hn::CappedTag<typename E::Work, kLanes>(), i);
     i += kLanes;
   }
-  if constexpr (kLanes > 1) fold_rest<E, Op, kSources, kLanes / 2>(o, i, end);
+  if constexpr (kLanes > 1) each_vector_of_rest<E, kLanes / 2>(at, i, end);
 }
 
-// Folds the elements [i, end).
-template <class E, class Op, uint32_t kSources>
-HWY_INLINE void fold_range(const Operands& o, uint64_t i, uint64_t end) {
+template <class E, class At>
+HWY_INLINE void each_vector(const At& at, uint64_t i, uint64_t end) {
   constexpr size_t n = kFullLanes<E>;
-  for (; end - i >= n; i += n) fold_vector<E, Op, kSources>(hn::ScalableTag<typename E::Work>(), o, i);
-  if constexpr (n > 1) fold_rest<E, Op, kSources, n / 2>(o, i, end);
+  for (; end - i >= n; i += n) at(hn::ScalableTag<typename E::Work>(), i);
+  if constexpr (n > 1) each_vector_of_rest<E, n / 2>(at, i, end);
 }
+
+// ---- Folds
+
+// Folds one vector of elements from `i` on, with normal stores. kSources: the number of operands, 0 if it is only known
+// at run time.
+template <class E, class Op, uint32_t kSources>
+struct FoldAt {
+  const Operands& o;
+
+  template <class D>
+  HWY_INLINE void operator()(D d, uint64_t i) const {
+    using T = typename E::Stored;
+    auto acc = E::load(d, static_cast<const T*>(o.src[0]) + i);
+    for (uint32_t k = 1; k < (kSources != 0 ? kSources : o.nsrc); ++k) {
+      acc = Op::combine(d, acc, E::load(d, static_cast<const T*>(o.src[k]) + i));
+    }
+    store<E, Stores::temporal>(d, Op::finish(d, acc, o.divisor), static_cast<T*>(o.dst) + i);
+  }
+};
 
 // Few elements, or the ends of a large fold.
 template <class E, class Op>
 HWY_NOINLINE void fold_ends(const Operands& o, uint64_t begin, uint64_t end) {
-  fold_range<E, Op, 0>(o, begin, end);
+  each_vector<E>(FoldAt<E, Op, 0>{o}, begin, end);
 }
 
 // Folds at least kVectors full vectors.
@@ -122,7 +138,7 @@ HWY_NOINLINE void fold_blocks(const Operands& o, uint64_t elems) {
 
 // The kernel proper: a FoldFn.
 template <class E, class Op, Stores kStores>
-void fold(void* dst, const void* const* src, uint32_t nsrc, uint64_t elems, uint32_t divisor) {
+HWY_NOINLINE void fold(void* dst, const void* const* src, uint32_t nsrc, uint64_t elems, uint32_t divisor) {
   const Operands o{dst, src, nsrc, divisor};
   if (elems >= kVectors * kFullLanes<E>) {
     if (nsrc > 1 || divisor > 1) return fold_blocks<E, Op, kStores>(o, elems);
@@ -133,15 +149,62 @@ void fold(void* dst, const void* const* src, uint32_t nsrc, uint64_t elems, uint
     fold_ends<E, Op>(o, 0, elems);
   } else if (nsrc == 2) {
     // The shortest path, without a call: latency matters most for few elements of two ranks.
-    fold_range<E, Op, 2>(Operands{dst, src, 2, 1}, 0, elems);
+    const Operands two{dst, src, 2, 1};
+    each_vector<E>(FoldAt<E, Op, 2>{two}, 0, elems);
   } else if (dst != src[0]) {
     copy(dst, src[0], elems * sizeof(typename E::Stored), kStores);
   }
 }
 
-template <class E, class Op>
+// Elements that are kParts of E each.
+template <class E, class Op, Stores kStores, uint32_t kParts>
+void fold_parts(void* dst, const void* const* src, uint32_t nsrc, uint64_t elems, uint32_t divisor) {
+  fold<E, Op, kStores>(dst, src, nsrc, elems * kParts, divisor);
+}
+
+template <class E, class Op, Stores kStores, uint32_t kParts>
+FoldFn fold_fn() {
+  if constexpr (kParts == 1) {
+    return &fold<E, Op, kStores>;
+  } else {
+    return &fold_parts<E, Op, kStores, kParts>;
+  }
+}
+
+template <class E, class Op, uint32_t kParts = 1>
 Kernel kernel() {
-  return {&fold<E, Op, Stores::temporal>, &fold<E, Op, Stores::streaming>};
+  return {fold_fn<E, Op, Stores::temporal, kParts>(), fold_fn<E, Op, Stores::streaming, kParts>()};
+}
+
+// For folds that arithmetic bounds, or that are rare: not worth the size of another loop, one that streams.
+template <class E, class Op>
+Kernel temporal_kernel() {
+  return {&fold<E, Op, Stores::temporal>, &fold<E, Op, Stores::temporal>};
+}
+
+// ---- Multiplication by one element
+
+template <class E, class Op>
+struct ScaleAt {
+  using T = typename E::Stored;
+  T* dst;
+  const T* src;
+  const T* scalars;  // a full vector of copies
+
+  template <class D>
+  HWY_INLINE void operator()(D d, uint64_t i) const {
+    const auto product = Op::combine(d, E::load(d, scalars), E::load(d, src + i));
+    store<E, Stores::temporal>(d, Op::finish(d, product, 1), dst + i);
+  }
+};
+
+// The kernel proper: a ScaleFn.
+template <class E, class Op>
+void scale(void* dst, const void* src, uint64_t elems, const void* scalar) {
+  using T = typename E::Stored;
+  T scalars[kFullLanes<E>];
+  for (T& copied : scalars) std::memcpy(&copied, scalar, sizeof(T));
+  each_vector<E>(ScaleAt<E, Op>{static_cast<T*>(dst), static_cast<const T*>(src), scalars}, 0, elems);
 }
 
 }  // namespace hocket::kernels::HWY_NAMESPACE

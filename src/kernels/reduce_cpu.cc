@@ -47,8 +47,11 @@ HWY_EXPORT(stream_copy);
 HWY_EXPORT(target_name);
 
 Kernel fold_kernel(hktDataType_t type, hktRedOp_t op) {
-  const Kernel found = integer_fold_kernel(type, op);
-  return found.temporal != nullptr ? found : float_fold_kernel(type, op);
+  for (const auto find :
+       {integer_fold_kernel, bits_fold_kernel, float_fold_kernel, float16_fold_kernel, float8_fold_kernel}) {
+    if (const Kernel found = find(type, op); found.temporal != nullptr) return found;
+  }
+  return {};
 }
 
 const char* simd_target() { return HWY_DYNAMIC_DISPATCH(target_name)(); }

@@ -23,20 +23,35 @@ Kernel float_kernel(hktRedOp_t op) {
       return kernel<E, Min>();
     case hktMax:
       return kernel<E, Max>();
+    default:
+      return {};
   }
-  return {};
+}
+
+// Sums of complex numbers are sums of their parts.
+template <class T>
+Kernel complex_kernel(hktRedOp_t op) {
+  switch (op) {
+    case hktSum:
+    case hktAvg:
+      return kernel<Float<T>, Sum<T>, 2>();
+    case hktProd:
+      return temporal_kernel<Complex<T>, ComplexProd>();
+    default:
+      return {};
+  }
 }
 
 Kernel find_float_kernel(hktDataType_t type, hktRedOp_t op) {
   switch (type) {
-    case hktFloat16:
-      return float_kernel<Float16>(op);
-    case hktBfloat16:
-      return float_kernel<Bfloat16>(op);
     case hktFloat32:
       return float_kernel<Float<float>>(op);
     case hktFloat64:
       return float_kernel<Float<double>>(op);
+    case hktComplex64:
+      return complex_kernel<float>(op);
+    case hktComplex128:
+      return complex_kernel<double>(op);
     default:
       return {};
   }

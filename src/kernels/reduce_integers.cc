@@ -25,8 +25,9 @@ Kernel integer_kernel(hktRedOp_t op) {
       return kernel<Integer<T>, Min>();
     case hktMax:
       return kernel<Integer<T>, Max>();
+    default:
+      return {};
   }
-  return {};
 }
 
 Kernel find_integer_kernel(hktDataType_t type, hktRedOp_t op) {

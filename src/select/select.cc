@@ -14,13 +14,19 @@ const char* all_reduce_planner(const Facts& f, uint64_t bytes) {
   if (f.nranks == 1) return "ring";
   if (f.hosts == 1) {
     // On shared memory every pair of ranks is one hop: flat plans have the fewest waits, and few waits are what counts
-    // when ranks share CPUs. One-shot reads n inputs, two-shot twice one; two-shot waits twice.
-    const uint64_t one_shot = f.nranks == 2 ? 8 * KiB : 16 * KiB / f.nranks;
-    if (f.nranks <= 16) return bytes <= one_shot ? "one_shot" : "two_shot";
+    // when ranks share CPUs. One-shot reads n inputs, two-shot twice one; two-shot waits twice. Many ranks that share
+    // CPUs are better off with few links, whose slots stay in the cache from one rank's turn to the next.
+    const uint64_t one_shot = f.nranks == 2 ? 32 * KiB : 16 * KiB / f.nranks;
+    if (bytes <= one_shot && f.nranks <= 16) return "one_shot";
+    if (f.nranks > 4 && f.nranks <= 16 && f.oversubscribed && bytes > 128 * KiB)
+      return bytes <= 8 * MiB ? "double_tree" : "ring";
+    if (f.nranks <= 16) return "two_shot";
     if (bytes <= 32 * KiB) return "recursive_doubling";
     return bytes <= 2 * MiB ? "double_tree" : "ring";
   }
-  if (bytes <= 32 * KiB) return f.nranks == 2 ? "one_shot" : "recursive_doubling";
+  // Two ranks send each other as much in one shot as in two, and an input is sent from where it is.
+  if (f.nranks == 2) return "one_shot";
+  if (bytes <= 32 * KiB) return "recursive_doubling";
   if (f.nranks <= 4) return "two_shot";
   return f.nranks >= 16 && bytes <= 4 * MiB ? "double_tree" : "ring";
 }

@@ -47,7 +47,8 @@ class Pump {
  public:
   virtual ~Pump() = default;
   // A message was pushed on `link` (producer's end) or credit published (consumer's end). May do I/O, never blocks.
-  virtual void pushed(Link& link, uint32_t bytes) = 0;
+  // `lent`: where the payload is, null if in the slot; see Link::lend().
+  virtual void pushed(Link& link, uint32_t bytes, const void* lent) = 0;
   virtual void popped(Link& link) = 0;
 };
 
@@ -60,6 +61,7 @@ class Link {
     Fence fence = Fence::full;
     Pump* pump = nullptr;  // null: the far end sees the ring itself
     uint32_t id = 0;       // the pump's name for this link
+    bool lends = false;    // the pump can send a payload from anywhere
   };
   Link() = default;
   explicit Link(const Setup& s)
@@ -72,7 +74,8 @@ class Link {
         slot_bytes_(s.geometry.slot_bytes),
         ack_batch_(s.geometry.ack_batch),
         id_(s.id),
-        fence_(s.fence) {}
+        fence_(s.fence),
+        lends_(s.lends) {}
 
   // --- producer
   bool push_ready() {
@@ -87,15 +90,11 @@ class Link {
     unsigned char* slot = slots_ + (count_ & mask_) * stride_;
     return slot + (bytes <= RingGeometry::kInline ? sizeof(uint64_t) : RingGeometry::kHeader);
   }
-  void push(uint64_t bytes, uint32_t signature) {
-    auto* header = reinterpret_cast<std::atomic<uint64_t>*>(slots_ + (count_ & mask_) * stride_);
-    ++count_;
-    // Release: the payload is visible to whoever sees the tag.
-    header->store(uint64_t{signature} << 32 | static_cast<uint32_t>(count_), std::memory_order_release);
-    if (bell_ != nullptr) bell_->ring(fence_);
-    if (pump_ != nullptr) [[unlikely]]
-      pump_->pushed(*this, static_cast<uint32_t>(bytes));
-  }
+  void push(uint64_t bytes, uint32_t signature) { publish(bytes, signature, nullptr); }
+  // Instead of push_begin() and push(), if lends(): the payload stays where it is and must not change until the
+  // transport is flushed or has been told to reclaim(). Saves a copy.
+  bool lends() const { return lends_; }
+  void lend(const void* payload, uint64_t bytes, uint32_t signature) { publish(bytes, signature, payload); }
 
   // --- consumer
   bool pop_ready(uint32_t signature) const {
@@ -128,6 +127,16 @@ class Link {
 
  private:
   friend struct LinkTestAccess;  // tests reach the wrap of the sequence without 2^32 messages
+  void publish(uint64_t bytes, uint32_t signature, const void* lent) {
+    auto* header = reinterpret_cast<std::atomic<uint64_t>*>(slots_ + (count_ & mask_) * stride_);
+    ++count_;
+    // Release: the payload is visible to whoever sees the tag.
+    header->store(uint64_t{signature} << 32 | static_cast<uint32_t>(count_), std::memory_order_release);
+    if (bell_ != nullptr) bell_->ring(fence_);
+    if (pump_ != nullptr) [[unlikely]]
+      pump_->pushed(*this, static_cast<uint32_t>(bytes), lent);
+  }
+
   const std::atomic<uint64_t>* header() const {
     return reinterpret_cast<const std::atomic<uint64_t>*>(slots_ + (count_ & mask_) * stride_);
   }
@@ -140,6 +149,7 @@ class Link {
   Pump* pump_ = nullptr;
   uint32_t stride_ = 0, mask_ = 0, slot_bytes_ = 0, ack_batch_ = 0, id_ = 0;
   Fence fence_ = Fence::full;
+  bool lends_ = false;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(std::atomic<uint64_t>) == 8);
 

@@ -46,6 +46,9 @@ class Transport {
   virtual bool progress() { return false; }
   // All that was pushed has left this process's memory for good (kernel or peer): a call returns only then.
   virtual bool flushed() const { return true; }
+  // The call fails and its buffers go back to the caller: what was lent (Link::lend) and has not left is copied to
+  // where it would have been without.
+  virtual void reclaim() {}
   // File descriptors to sleep on besides the doorbell, with the events wanted now; empty for shm.
   virtual void poll_set(std::vector<pollfd>& fds) const { (void)fds; }
 

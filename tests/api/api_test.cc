@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <complex>
 #include <condition_variable>
 #include <cstring>
 #include <functional>
@@ -59,9 +60,8 @@ void expect_failure(hktResult_t result, hktResult_t code, const std::vector<std:
 }
 
 // Enumerators that do not exist, in the range that the enumerations can hold.
-const std::array kNoTypes = {static_cast<hktDataType_t>(10), static_cast<hktDataType_t>(11),
-                             static_cast<hktDataType_t>(14), static_cast<hktDataType_t>(15)};
-const std::array kNoOps = {static_cast<hktRedOp_t>(5), static_cast<hktRedOp_t>(7)};
+const std::array kNoTypes = {static_cast<hktDataType_t>(17), static_cast<hktDataType_t>(31)};
+const std::array kNoOps = {static_cast<hktRedOp_t>(11), static_cast<hktRedOp_t>(15)};
 
 TEST(Library, Version) {
   int version = 0;
@@ -72,9 +72,10 @@ TEST(Library, Version) {
 }
 
 TEST(Library, TypeSizes) {
-  const std::map<hktDataType_t, size_t> sizes = {{hktInt8, 1},    {hktUint8, 1},    {hktInt16, 2},   {hktUint16, 2},
-                                                 {hktInt32, 4},   {hktUint32, 4},   {hktInt64, 8},   {hktUint64, 8},
-                                                 {hktFloat16, 2}, {hktBfloat16, 2}, {hktFloat32, 4}, {hktFloat64, 8}};
+  const std::map<hktDataType_t, size_t> sizes = {
+      {hktInt8, 1},       {hktUint8, 1},      {hktInt16, 2},   {hktUint16, 2},    {hktInt32, 4},      {hktUint32, 4},
+      {hktInt64, 8},      {hktUint64, 8},     {hktFloat16, 2}, {hktBfloat16, 2},  {hktFloat32, 4},    {hktFloat64, 8},
+      {hktFloat8e4m3, 1}, {hktFloat8e5m2, 1}, {hktBool, 1},    {hktComplex64, 8}, {hktComplex128, 16}};
   for (const auto& [type, size] : sizes) {
     size_t bytes = 0;
     EXPECT_EQ(hktGetTypeSize(type, &bytes), hktSuccess);
@@ -245,6 +246,10 @@ TEST(Collectives, RefuseBadArguments) {
     for (const hktRedOp_t op : kNoOps)
       expect_failure(all_reduce(nullptr, nullptr, 0, hktInt8, op), hktInvalidArgument,
                      {"hktAllReduce", "op is " + std::to_string(op)});
+    expect_failure(all_reduce(nullptr, nullptr, 0, hktComplex64, hktMax), hktInvalidArgument,
+                   {"hktAllReduce", "max of complex64", "no order"});
+    expect_failure(all_reduce(a.data(), b.data(), 8, hktFloat32, hktBitXor), hktInvalidArgument,
+                   {"hktAllReduce", "bxor of float", "integers and bool only"});
     for (const size_t count : {SIZE_MAX, SIZE_MAX / 4 + 1, static_cast<size_t>(INT64_MAX) / 4 + 1})
       expect_failure(all_reduce(a.data(), b.data(), count, hktFloat32, hktSum), hktInvalidArgument,
                      {"hktAllReduce", "count " + std::to_string(count), "float", "overflows"});
@@ -560,6 +565,9 @@ TEST(Wrapper, TypesOfCpp) {
   EXPECT_EQ(type_of<uint64_t>(), hktUint64);
   EXPECT_EQ(type_of<float>(), hktFloat32);
   EXPECT_EQ(type_of<double>(), hktFloat64);
+  EXPECT_EQ(type_of<bool>(), hktBool);
+  EXPECT_EQ(type_of<std::complex<float>>(), hktComplex64);
+  EXPECT_EQ(type_of<std::complex<double>>(), hktComplex128);
 }
 
 }  // namespace

@@ -15,9 +15,12 @@ import unittest
 
 PROGRAM = ""
 LAUNCHER = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
-TYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float",
-         "double"]
-OPS = ["sum", "prod", "max", "min", "avg"]
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+FLOATS = ["half", "bfloat16", "float", "double", "f8e4m3", "f8e5m2"]
+NUMBERS = ["sum", "prod", "max", "min", "avg"]
+BITS = ["band", "bor", "bxor", "land", "lor", "lxor"]
+OPERATIONS = {**{t: NUMBERS + BITS for t in INTEGERS}, **{t: NUMBERS for t in FLOATS},
+              "bool": NUMBERS[:4] + BITS, "complex64": ["sum", "prod", "avg"], "complex128": ["sum", "prod", "avg"]}
 
 
 def environment(**changes):
@@ -125,9 +128,15 @@ class Table(Case):
 
     def test_every_type_and_operation(self):
         rows = self.perf("all_reduce", "--np", "3", "-d", "all", "-o", "all", "-b", "1000", "-e", "1000", "-n", "1")
-        self.assertEqual([(row[2], row[3]) for row in rows], [(kind, op) for kind in TYPES for op in OPS])
+        self.assertEqual([(row[2], row[3]) for row in rows], [(kind, op) for kind in OPERATIONS for op in OPERATIONS[kind]])
         for row in rows:
-            self.check_row(row, 1000, row[2], row[3], -1)
+            self.check_row(row, 1000 // 16 * 16 if row[2] == "complex128" else 1000, row[2], row[3], -1)
+
+    def test_what_a_type_does_not_take_is_left_out_of_all(self):
+        rows = self.perf("all_reduce", "--np", "2", "-d", "all", "-o", "max", "-b", "64", "-e", "64", "-n", "1")
+        self.assertEqual([row[2] for row in rows], [kind for kind in OPERATIONS if "max" in OPERATIONS[kind]])
+        rows = self.perf("broadcast", "--np", "2", "-d", "all", "-b", "64", "-e", "64", "-n", "1")
+        self.assertEqual([row[2] for row in rows], list(OPERATIONS))
 
     def test_steps_of_bytes(self):
         rows = self.perf("all_reduce", "--np", "2", "-b", "100", "-e", "300", "-i", "100", "-n", "1", "-d", "uint8")
@@ -322,6 +331,15 @@ class OtherSubcommands(Case):
             self.assertTrue(name.startswith("HOCKET_"), name)
             self.assertIn(f"| `{name}` |", table)
 
+    def test_types(self):
+        run = hocket("types")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual({words[0]: words[3:] for words in map(str.split, run.stdout.splitlines())}, OPERATIONS)
+        table = hocket("types", "--markdown").stdout
+        for name in OPERATIONS:
+            self.assertIn(f"| {name} |", table)
+        self.assertRegex(table, r"(?m)^\d\. complex numbers have no order")
+
     def test_help_and_version(self):
         self.assertIn("--stepfactor", hocket("perf", "--help").stdout)
         self.assertRegex(hocket("--version").stdout, r"^hocket \d+\.\d+\.\d+\n$")
@@ -341,6 +359,7 @@ class BadInput(Case):
             ("perf allreduce", ["'allreduce'", "did you mean all_reduce?"]),
             ("perf all_reduce -d flaot", ["unknown type 'flaot'", "did you mean float?", "bfloat16"]),
             ("perf all_reduce -o summ", ["unknown operation 'summ'", "did you mean sum?"]),
+            ("perf all_reduce -d complex64 -o max", ["-d complex64 -o max", "no order"]),
             ("perf all_reduce --iterz 3", ["--iterz", "did you mean --iters?", "hocket perf --help"]),
             ("perf all_reduce -n x", ["--iters", "x"]),
             ("perf all_reduce -n 0", ["--iters", "0"]),

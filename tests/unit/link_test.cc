@@ -173,13 +173,18 @@ TEST(Link, RingsOnlyASleeper) {
 
 class CountingPump final : public Pump {
  public:
-  void pushed(Link& link, uint32_t bytes) override { pushes.push_back({link.id(), link.count(), bytes}); }
+  void pushed(Link& link, uint32_t bytes, const void* lent) override {
+    pushes.push_back({link.id(), link.count(), bytes, lent});
+  }
   void popped(Link& link) override { pops.push_back({link.id(), link.count(), 0}); }
   struct Event {
     uint32_t id;
     uint64_t count;
     uint32_t bytes;
-    bool operator==(const Event& o) const { return id == o.id && count == o.count && bytes == o.bytes; }
+    const void* lent = nullptr;
+    bool operator==(const Event& o) const {
+      return id == o.id && count == o.count && bytes == o.bytes && lent == o.lent;
+    }
   };
   std::vector<Event> pushes, pops;
 };
@@ -190,9 +195,14 @@ TEST(Link, APumpHearsOfEachMessageAndEachCredit) {
   ring.setup().pump = &pump;
   ring.setup().id = 5;
   Link send = ring.end(), recv = ring.end();
-  for (const uint64_t bytes : {0, 56, 100}) send.push(bytes, kSignature);
-  EXPECT_EQ(pump.pushes, (std::vector<CountingPump::Event>{{5, 1, 0}, {5, 2, 56}, {5, 3, 100}}));
-  for (int i = 0; i < 3; ++i) recv.pop();
+  for (const uint64_t bytes : {0, 56}) send.push(bytes, kSignature);
+  const char mine[100] = "";
+  send.lend(mine, sizeof mine, kSignature);
+  EXPECT_EQ(pump.pushes, (std::vector<CountingPump::Event>{{5, 1, 0}, {5, 2, 56}, {5, 3, 100, mine}}));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(recv.pop_ready(kSignature));
+    recv.pop();
+  }
   EXPECT_EQ(pump.pops, (std::vector<CountingPump::Event>{{5, 2, 0}}));
 }
 

@@ -129,13 +129,21 @@ TEST(TcpBoxes, MessagesSurviveEverySplitOfTheStream) {
   const auto size = [](uint64_t i) { return i % 5 == 0 ? 32 * 1024 - i : (i * 37) % 700; };
   size_t received = 0;
   uint64_t number[3] = {0, 0, 0};
+  std::vector<std::unique_ptr<std::vector<char>>> lent;  // payloads that out may still send from
+  uint64_t reclaimed = 0;                                // messages that were unsent when their payloads changed
   while (received < 3000) {
     const auto tag = static_cast<uint16_t>(random() % 3);
     if (sent.size() < 3000 && send[tag].push_ready()) {
       const uint64_t bytes = size(sent.size());
-      std::memset(send[tag].push_begin(bytes), static_cast<int>(sent.size() & 0xff), bytes);
+      const void* from = nullptr;
+      if (random() % 2 == 0) {
+        lent.push_back(std::make_unique<std::vector<char>>(bytes + 1, static_cast<char>(sent.size() & 0xff)));
+        from = lent.back()->data();
+      } else {
+        std::memset(send[tag].push_begin(bytes), static_cast<int>(sent.size() & 0xff), bytes);
+      }
       send[tag].push(bytes, static_cast<uint32_t>(sent.size() + 1));
-      out.push(tag, static_cast<uint32_t>(bytes));
+      out.push(tag, static_cast<uint32_t>(bytes), from);
       sent.emplace_back(tag, bytes);
       if (sent.size() % 50 == 0) {
         CallRecord call;
@@ -145,6 +153,12 @@ TEST(TcpBoxes, MessagesSurviveEverySplitOfTheStream) {
       if (random() % 2 == 0) out.credit(tag, sent.size());
     }
     ASSERT_TRUE(out.flush(pair->first.get()).ok());
+    if (random() % 50 == 0) {  // in the middle of messages, too
+      reclaimed += out.unsent();
+      out.reclaim();
+      for (const auto& payload : lent) std::fill(payload->begin(), payload->end(), '?');
+      lent.clear();
+    }
     auto got = in.receive(pair->second.get(), *stage, sink);
     ASSERT_TRUE(got.ok()) << got.error().text;
     while (received < sent.size()) {
@@ -160,6 +174,7 @@ TEST(TcpBoxes, MessagesSurviveEverySplitOfTheStream) {
   }
   EXPECT_EQ(std::count(sink.kinds.begin(), sink.kinds.end(), Kind::announce), 60);
   EXPECT_EQ(out.unsent(), 0u);
+  EXPECT_GT(reclaimed, 0u);
   EXPECT_FALSE(out.acked(0, number[0] - 1).ok()) << "credit does not go back";
   EXPECT_FALSE(out.acked(0, number[0] + 1).ok()) << "credit for what was not sent";
 }

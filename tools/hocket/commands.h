@@ -10,6 +10,7 @@ void add_perf(CLI::App& app, int& status);
 void add_plan(CLI::App& app, int& status);
 void add_sim(CLI::App& app, int& status);
 void add_env(CLI::App& app, int& status);
+void add_types(CLI::App& app, int& status);
 
 // Prints "hocket: text" to stderr and returns `code`.
 int complain(int code, const std::string& text);

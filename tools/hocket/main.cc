@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
   hocket::tool::add_plan(app, status);
   hocket::tool::add_sim(app, status);
   hocket::tool::add_env(app, status);
+  hocket::tool::add_types(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

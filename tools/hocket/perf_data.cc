@@ -9,18 +9,14 @@
 namespace hocket::tool {
 namespace {
 
-// Rounds a non-negative normal value to a 16-bit float with `mantissa` bits and `bias`, to nearest, ties to even.
-uint16_t to_16bit(double v, int mantissa, int bias) {
+// Rounds a non-negative value to a float of fewer bits than 32, to nearest, ties to even; none here is too large for
+// it.
+uint32_t to_narrow(double v, int mantissa, int bias) {
   if (v == 0) return 0;
-  int exponent = 0;
-  const double fraction = std::frexp(v, &exponent) * 2;  // [1, 2)
-  double scaled = std::nearbyint(std::ldexp(fraction, mantissa));
-  if (scaled >= std::ldexp(2.0, mantissa)) {
-    scaled /= 2;
-    ++exponent;
-  }
-  const auto bits = static_cast<uint32_t>(scaled) & ((1u << mantissa) - 1);
-  return static_cast<uint16_t>(static_cast<uint32_t>(exponent - 1 + bias) << mantissa | bits);
+  const int exponent = std::max(std::ilogb(v), 1 - bias);
+  const auto units = static_cast<uint32_t>(std::nearbyint(std::ldexp(v, mantissa - exponent)));
+  // The implicit bit of a normal value, and a carry out of the mantissa, count up the exponent.
+  return (static_cast<uint32_t>(exponent + bias - 1) << mantissa) + units;
 }
 
 template <class T>
@@ -28,44 +24,65 @@ void put(unsigned char* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-void encode(hktDataType_t type, double v, unsigned char* to) {
+void encode(hktDataType_t type, std::complex<double> v, unsigned char* to) {
+  const double re = v.real();
+  const auto whole = static_cast<int64_t>(re);
   switch (type) {
     case hktInt8:
-      return put(to, static_cast<int8_t>(static_cast<int64_t>(v)));
     case hktUint8:
-      return put(to, static_cast<uint8_t>(static_cast<int64_t>(v)));
+    case hktBool:
+      return put(to, static_cast<uint8_t>(whole));  // wraps, as the sums do
     case hktInt16:
-      return put(to, static_cast<int16_t>(v));
     case hktUint16:
-      return put(to, static_cast<uint16_t>(v));
+      return put(to, static_cast<uint16_t>(whole));
     case hktInt32:
-      return put(to, static_cast<int32_t>(v));
     case hktUint32:
-      return put(to, static_cast<uint32_t>(v));
+      return put(to, static_cast<uint32_t>(whole));
     case hktInt64:
-      return put(to, static_cast<int64_t>(v));
     case hktUint64:
-      return put(to, static_cast<uint64_t>(v));
+      return put(to, whole);
     case hktFloat16:
-      return put(to, to_16bit(static_cast<float>(v), 10, 15));
+      return put(to, static_cast<uint16_t>(to_narrow(static_cast<float>(re), 10, 15)));
     case hktBfloat16:
-      return put(to, to_16bit(static_cast<float>(v), 7, 127));
+      return put(to, static_cast<uint16_t>(to_narrow(static_cast<float>(re), 7, 127)));
+    case hktFloat8e4m3:
+      return put(to, static_cast<uint8_t>(to_narrow(static_cast<float>(re), 3, 7)));
+    case hktFloat8e5m2:
+      return put(to, static_cast<uint8_t>(to_narrow(static_cast<float>(re), 2, 15)));
     case hktFloat32:
-      return put(to, static_cast<float>(v));
+      return put(to, static_cast<float>(re));
     case hktFloat64:
+      return put(to, re);
+    case hktComplex64:
+      return put(to, std::complex<float>(v));
+    case hktComplex128:
       return put(to, v);
   }
 }
 
-bool whole(hktDataType_t type) {
-  return type != hktFloat16 && type != hktBfloat16 && type != hktFloat32 && type != hktFloat64;
+// What an operation on hktBool is.
+hktRedOp_t logical(hktRedOp_t op) {
+  switch (op) {
+    case hktProd:
+    case hktMin:
+    case hktBitAnd:
+      return hktLogicalAnd;
+    case hktSum:
+    case hktMax:
+    case hktBitOr:
+      return hktLogicalOr;
+    case hktBitXor:
+      return hktLogicalXor;
+    default:
+      return op;
+  }
 }
 
 }  // namespace
 
 PerfData::PerfData(hktDataType_t type, hktRedOp_t op, int nranks, uint32_t seed)
     : type_(type),
-      op_(op),
+      op_(type == hktBool ? logical(op) : op),
       n_(static_cast<uint64_t>(nranks)),
       seed_(seed),
       size_(type_size(type)),
@@ -73,50 +90,89 @@ PerfData::PerfData(hktDataType_t type, hktRedOp_t op, int nranks, uint32_t seed)
   period_ = (period_ + 4 * n_ - 1) / (4 * n_) * (4 * n_);  // every value below repeats with n or 4
 }
 
-double PerfData::value(int rank, uint64_t i) const {
+// At most 64 ranks add at most 3: 192 is exact with the 8 bits of a bfloat16 and of a uint8; int8 wraps as it must. In
+// 8-bit floats at most 8 ranks add at most 1: f8e5m2 has 3 bits.
+double PerfData::addend(uint64_t x) const {
+  const bool tiny = type_ == hktFloat8e4m3 || type_ == hktFloat8e5m2;
+  return x % n_ < (tiny ? 8 : 64) ? static_cast<double>(x % (tiny ? 2 : 4)) : 0;
+}
+
+// 7 bits, which every integer has: the k-th rank sets, or for `and` clears, one of its own in some elements.
+double PerfData::bits(uint64_t k, uint64_t i) const {
+  const uint64_t own = k < 7 && (k + i / n_) % 2 != 0 ? uint64_t{1} << k : 0;
+  return static_cast<double>(op_ == hktBitAnd ? 127 - own : own);
+}
+
+// Rank 0 decides some elements; half of the ranks turn an exclusive or. True is any number but 0.
+double PerfData::truth(uint64_t k, uint64_t i) const {
+  const bool decides = k == 0 && i / n_ % 2 != 0;
+  const bool turns = k < 64 && (k + i / n_) % 2 != 0;
+  const bool yes = op_ == hktLogicalAnd ? !decides : op_ == hktLogicalOr ? decides : turns;
+  return yes ? static_cast<double>(1 + i % 4) : 0;
+}
+
+PerfData::Number PerfData::value(int rank, uint64_t i) const {
   const uint64_t x = static_cast<uint64_t>(rank) + i + seed_;
+  const uint64_t k = x % n_;
+  const bool complex = type_class(type_) == TypeClass::complex;
   switch (op_) {
-    // At most 64 ranks add at most 3: 192 is exact with the 8 bits of a bfloat16 and of a uint8; int8 wraps as it must.
     case hktSum:
-      return x % n_ < 64 ? static_cast<double>(x % 4) : 0;
-    // Four ranks hold 2, the others 1: no product exceeds 16.
+      return {addend(x), complex ? addend(x + 1) : 0};
+    // Four ranks hold 2 or 1 + i, the others 1: no product exceeds 16, and no zero of one is ever negative.
     case hktProd:
-      return x % n_ < 4 ? 2 : 1;
+      return k >= 4 ? Number(1) : complex ? Number(1, 1) : Number(2);
     case hktMax:
     case hktMin:
-      return static_cast<double>(1 + x % n_ % 100);
+      return static_cast<double>(1 + k % (type_size(type_) == 1 ? 8 : 100));
     // One rank holds 64: the sum is exact, the quotient is rounded once.
     case hktAvg:
-      return x % n_ == 0 ? 64 : 0;
+      return {k == 0 ? 64.0 : 0, complex && k == n_ - 1 ? 32.0 : 0};
+    case hktBitAnd:
+    case hktBitOr:
+    case hktBitXor:
+      return bits(k, i);
+    case hktLogicalAnd:
+    case hktLogicalOr:
+    case hktLogicalXor:
+      return truth(k, i);
   }
   return 0;
 }
 
-double PerfData::reduced(uint64_t i) const {
-  double all = value(0, i);
-  for (int r = 1; r < static_cast<int>(n_); ++r) {
-    const double v = value(r, i);
-    switch (op_) {
-      case hktSum:
-      case hktAvg:
-        all += v;
-        break;
-      case hktProd:
-        all *= v;
-        break;
-      case hktMax:
-        all = std::max(all, v);
-        break;
-      case hktMin:
-        all = std::min(all, v);
-        break;
-    }
+PerfData::Number PerfData::combined(Number a, Number b) const {
+  const auto p = static_cast<uint64_t>(a.real()), q = static_cast<uint64_t>(b.real());
+  switch (op_) {
+    case hktSum:
+    case hktAvg:
+      return a + b;
+    case hktProd:
+      return a * b;
+    case hktMax:
+      return std::max(a.real(), b.real());
+    case hktMin:
+      return std::min(a.real(), b.real());
+    case hktBitAnd:
+      return static_cast<double>(p & q);
+    case hktBitOr:
+      return static_cast<double>(p | q);
+    case hktBitXor:
+      return static_cast<double>(p ^ q);
+    case hktLogicalAnd:
+      return p != 0 && q != 0 ? 1 : 0;
+    case hktLogicalOr:
+      return p != 0 || q != 0 ? 1 : 0;
+    case hktLogicalXor:
+      return (p != 0) != (q != 0) ? 1 : 0;
   }
-  if (op_ == hktAvg) {
-    all /= static_cast<double>(n_);
-    if (whole(type_)) all = std::trunc(all);
-  }
-  return all;
+  return 0;
+}
+
+PerfData::Number PerfData::reduced(uint64_t i) const {
+  Number all = value(0, i);  // of one rank, the result is a copy
+  for (int r = 1; r < static_cast<int>(n_); ++r) all = combined(all, value(r, i));
+  if (op_ != hktAvg) return all;
+  all /= static_cast<double>(n_);
+  return type_class(type_) == TypeClass::integer ? Number(std::trunc(all.real())) : all;
 }
 
 std::vector<unsigned char> PerfData::pattern(int rank) const {

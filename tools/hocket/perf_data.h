@@ -1,7 +1,9 @@
-// Inputs whose reductions are exactly predictable, in every type and operation, whatever the order of the fold: small
-// whole numbers. They repeat with a short period, so that filling and checking run at the speed of memory.
+// Inputs whose reductions are exactly predictable, in every type and operation that takes it, whatever the order of the
+// fold: small whole numbers, so few and small in 8-bit floats that no partial result is rounded. They repeat with a
+// short period, so that filling and checking run at the speed of memory.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <vector>
 
@@ -11,7 +13,7 @@ namespace hocket::tool {
 
 class PerfData {
  public:
-  // `seed` changes the values from call to call; equal on all ranks.
+  // unsupported(type, op) is null. `seed` changes the values from call to call; equal on all ranks.
   PerfData(hktDataType_t type, hktRedOp_t op, int nranks, uint32_t seed);
 
   void fill(void* buffer, uint64_t count, int rank) const;
@@ -21,9 +23,15 @@ class PerfData {
   uint64_t wrong_copied(const void* buffer, uint64_t count, int root) const;
 
  private:
+  using Number = std::complex<double>;  // real for all types but the complex ones
+
   std::vector<unsigned char> pattern(int rank) const;
-  double value(int rank, uint64_t i) const;
-  double reduced(uint64_t i) const;
+  Number value(int rank, uint64_t i) const;
+  Number combined(Number a, Number b) const;
+  Number reduced(uint64_t i) const;
+  double addend(uint64_t x) const;
+  double bits(uint64_t k, uint64_t i) const;
+  double truth(uint64_t k, uint64_t i) const;
   uint64_t wrong(const void* buffer, uint64_t count, const std::vector<unsigned char>& expected) const;
 
   hktDataType_t type_;

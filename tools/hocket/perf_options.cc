@@ -1,7 +1,6 @@
 #include "perf_options.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "algorithms/catalog.h"
@@ -10,10 +9,6 @@
 
 namespace hocket::tool {
 namespace {
-
-constexpr std::array kTypes = {hktInt8,  hktUint8,  hktInt16,   hktUint16,   hktInt32,   hktUint32,
-                               hktInt64, hktUint64, hktFloat16, hktBfloat16, hktFloat32, hktFloat64};
-constexpr std::array kOps = {hktSum, hktProd, hktMax, hktMin, hktAvg};
 
 // A flag of nccl-tests that means nothing here: its default is accepted.
 struct FixedFlag {
@@ -123,8 +118,9 @@ void add_perf_flags(CLI::App& app, PerfFlags& f) {
   app.add_option("-c,--check", f.options.check, "check every element of so many calls per size; 0: none")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("-d,--datatype", f.type, "element type, or all")->capture_default_str();
-  app.add_option("-o,--op", f.op, "operation: sum, prod, min, max, avg, or all")->capture_default_str();
+  app.add_option("-d,--datatype", f.type, "element type, or all; `hocket types` lists them")->capture_default_str();
+  app.add_option("-o,--op", f.op, "operation: sum, prod, max, min, avg, band, bor, bxor, land, lor, lxor, or all")
+      ->capture_default_str();
   app.add_option("-r,--root", f.root, "root of a broadcast, or all")->capture_default_str();
   app.add_option("-a,--average", f.average,
                  "report the time of 0: rank 0, 1: the mean, 2: the fastest, 3: the slowest rank")
@@ -179,8 +175,12 @@ Result<PerfOptions> perf_options(const CLI::App&, const PerfFlags& f) {
   } else if (o.step_bytes == 0 && o.min_bytes != o.max_bytes) {
     return error(hktInvalidArgument, "-i 0 never reaches -e %s; give a step", f.max.c_str());
   }
-  HKT_ASSIGN(o.types, pick<hktDataType_t>(f.type, "type", kTypes, type_name));
-  HKT_ASSIGN(o.ops, pick<hktRedOp_t>(f.op, "operation", kOps, op_name));
+  HKT_ASSIGN(o.types, pick<hktDataType_t>(f.type, "type", kAllTypes, type_name));
+  HKT_ASSIGN(o.ops, pick<hktRedOp_t>(f.op, "operation", kAllOps, op_name));
+  if (o.collective == Collective::all_reduce && o.types.size() == 1 && o.ops.size() == 1) {
+    if (const char* why = unsupported(o.types.front(), o.ops.front()); why != nullptr)
+      return error(hktInvalidArgument, "-d %s -o %s: %s", f.type.c_str(), f.op.c_str(), why);
+  }
   if (f.root != "all") {
     HKT_ASSIGN(const int root, parse_int(f.root, "-r", 0));
     if (o.np > 0 && root >= o.np) return error(hktInvalidArgument, "-r %d must be less than --np %d", root, o.np);

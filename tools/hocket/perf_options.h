@@ -26,7 +26,7 @@ struct PerfOptions {
   uint64_t step_factor = 0;
   int iters = 20, warmup = 1, cycles = 1, check = 1;
   Average average = Average::mean;
-  std::vector<hktDataType_t> types;
+  std::vector<hktDataType_t> types;  // of these and ops, the pairs that unsupported() has nothing against
   std::vector<hktRedOp_t> ops;
   std::vector<int> roots;  // empty: every rank
   std::string transport;   // empty: as the environment says

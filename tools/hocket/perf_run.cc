@@ -236,6 +236,7 @@ int PerfRank::run() {
     for (const uint64_t size : options_.sizes()) {
       for (const hktDataType_t type : options_.types) {
         for (const hktRedOp_t op : reduces ? options_.ops : std::vector<hktRedOp_t>{hktSum}) {
+          if (unsupported(type, op) != nullptr) continue;
           for (const int root : roots) {
             Row row;
             row.count = size / type_size(type);

@@ -48,7 +48,9 @@ class LoopbackTransport final : public Transport, private Pump {
   };
 
   Result<Link> open(int from, int to, uint16_t tag);
-  void pushed(Link& link, uint32_t bytes) override { ends_[link.id()].channel->pushed(link.count() - 1, bytes); }
+  void pushed(Link& link, uint32_t bytes, const void*) override {
+    ends_[link.id()].channel->pushed(link.count() - 1, bytes);
+  }
   void popped(Link& link) override { ends_[link.id()].channel->popped(link.count()); }
 
   const std::shared_ptr<LoopbackFabric> fabric_;

@@ -20,16 +20,34 @@ Result<unsigned char*> Outbox::open(uint16_t tag) {
   Ring& ring = rings_[tag];
   if (!ring.memory) {
     HKT_ASSIGN(ring.memory, RingMemory::make(limits_.geometry));
-    ring.bytes.resize(limits_.geometry.depth);
+    ring.messages.resize(limits_.geometry.depth);
   }
   return ring.memory.base();
 }
 
-void Outbox::push(uint16_t tag, uint32_t bytes) {
+void Outbox::push(uint16_t tag, uint32_t bytes, const void* lent) {
   Ring& ring = rings_[tag];
-  ring.bytes[ring.pushed++ & (limits_.geometry.depth - 1)] = bytes;
+  ring.messages[ring.pushed++ & (limits_.geometry.depth - 1)] = {bytes, lent};
   order_[order_tail_++ & (order_.size() - 1)] = static_cast<uint8_t>(tag);
   ++unsent_;
+}
+
+void Outbox::reclaim() {
+  for (Ring& ring : rings_) {
+    for (uint64_t index = ring.taken; index != ring.pushed; ++index) {
+      Message& m = ring.messages[index & (limits_.geometry.depth - 1)];
+      if (m.lent != nullptr) std::memcpy(ring.memory.payload(index, m.bytes), m.lent, m.bytes);
+      m.lent = nullptr;
+    }
+  }
+  for (size_t i = piece_; i < pieces_; ++i) {
+    if (homes_[i].at == nullptr) continue;
+    iovec& piece = piece_list_[i];  // of the first one a part may have left
+    unsigned char* to = homes_[i].at + (homes_[i].n - piece.iov_len);
+    std::memcpy(to, piece.iov_base, piece.iov_len);
+    piece.iov_base = to;
+    homes_[i] = {};
+  }
 }
 
 void Outbox::credit(uint16_t tag, uint64_t count) {
@@ -81,11 +99,13 @@ void Outbox::stage(const void* bytes, size_t n) {
       return;
     }
   }
+  homes_[pieces_] = {};
   piece_list_[pieces_++] = {to, n};
 }
 
-// Makes bytes that stay where they are part of the batch.
-void Outbox::refer(const void* bytes, size_t n) {
+// Makes bytes that stay where they are part of the batch. `home`: if they are lent, their place in a slot.
+void Outbox::refer(const void* bytes, size_t n, unsigned char* home) {
+  homes_[pieces_] = {home, n};
   piece_list_[pieces_++] = {const_cast<void*>(bytes), n};
   batch_bytes_ += n;
 }
@@ -110,19 +130,20 @@ void Outbox::compose_message() {
   const uint16_t tag = order_[order_head_++ & (order_.size() - 1)];
   Ring& ring = rings_[tag];
   const uint64_t index = ring.taken++;
-  const uint32_t bytes = ring.bytes[index & (limits_.geometry.depth - 1)];
+  const Message& m = ring.messages[index & (limits_.geometry.depth - 1)];
   const uint64_t slot_tag = ring.memory.tag(index).load(std::memory_order_relaxed);
   Header h = header(Kind::data);
-  h.length = bytes;
+  h.length = m.bytes;
   h.signature = static_cast<uint32_t>(slot_tag >> 32);
   h.sequence = static_cast<uint32_t>(slot_tag);
   h.tag = tag;
   stage(&h, sizeof h);
-  const unsigned char* payload = ring.memory.payload(index, bytes);
-  if (bytes > kSmall)
-    refer(payload, bytes);
-  else if (bytes != 0)
-    stage(payload, bytes);
+  unsigned char* const slot = ring.memory.payload(index, m.bytes);
+  const void* payload = m.lent != nullptr ? m.lent : slot;
+  if (m.bytes > kSmall)
+    refer(payload, m.bytes, m.lent != nullptr ? slot : nullptr);
+  else if (m.bytes != 0)
+    stage(payload, m.bytes);
   ++in_batch_;
 }
 

@@ -26,7 +26,9 @@ class Outbox {
   Result<unsigned char*> open(uint16_t tag);
 
   // Queueing; nothing here sends or allocates.
-  void push(uint16_t tag, uint32_t bytes);    // the next slot of that ring is full
+  // The next slot of that ring is full, or its payload is at `lent` until it has left or reclaim() is called.
+  void push(uint16_t tag, uint32_t bytes, const void* lent);
+  void reclaim();
   void credit(uint16_t tag, uint64_t count);  // `count` messages of (peer -> me, tag) are done with
   void announce() { announce_due_ = announced_ != calls_.latest(); }  // without a message to go with
   void fault(const Fault& fault);                                     // before all that is queued; the first one stays
@@ -44,11 +46,15 @@ class Outbox {
 
  private:
   friend struct TcpTestAccess;
+  struct Message {
+    uint32_t bytes = 0;
+    const void* lent = nullptr;  // where the payload is, null: in the slot
+  };
   struct Ring {
     RingMemory memory;
-    std::vector<uint32_t> bytes;  // length of the message in each slot
-    uint64_t pushed = 0;          // messages queued so far
-    uint64_t taken = 0;           // of these: put into a batch; the peer may have no more than these
+    std::vector<Message> messages;  // by slot
+    uint64_t pushed = 0;            // messages queued so far
+    uint64_t taken = 0;             // of these: put into a batch; the peer may have no more than these
   };
   static constexpr size_t kPieces = 16;    // of one sendmsg
   static constexpr uint64_t kSmall = 256;  // payloads up to here are copied behind their header: one piece less
@@ -65,7 +71,7 @@ class Outbox {
   void compose_message();
   void control(Kind kind, const void* payload, size_t bytes);
   void stage(const void* bytes, size_t n);
-  void refer(const void* bytes, size_t n);
+  void refer(const void* bytes, size_t n, unsigned char* home);
   Header header(Kind kind) const;
 
   const Limits limits_;
@@ -86,6 +92,12 @@ class Outbox {
 
   // The batch being sent: stays as it is until its last byte is in the kernel.
   std::array<iovec, kPieces> piece_list_{};
+  // By piece: where the bytes of a lent payload, all n of them, have their place in a slot; null for other pieces.
+  struct Home {
+    unsigned char* at = nullptr;
+    size_t n = 0;
+  };
+  std::array<Home, kPieces> homes_{};
   size_t piece_ = 0, pieces_ = 0;
   uint64_t batch_bytes_ = 0;
   size_t staged_ = 0;

@@ -148,6 +148,7 @@ Result<Link> TcpTransport::open(int rank, uint16_t tag, End end) {
   setup.ring = ring;
   setup.geometry = config_.geometry;
   setup.pump = this;
+  setup.lends = true;
   setup.id = static_cast<uint32_t>(rank) << 16 | tag;
   return Link(setup);
 }
@@ -189,11 +190,11 @@ size_t TcpTransport::connected() const {
 
 // --- moving data
 
-void TcpTransport::pushed(Link& link, uint32_t bytes) {
+void TcpTransport::pushed(Link& link, uint32_t bytes, const void* lent) {
   const TurnLock lock(turn_);
   Peer& p = *peers_[link.id() >> 16];
   const bool at_once = p.out.unsent() == 0;  // else the socket is full or not there: progress() goes on with it
-  p.out.push(static_cast<uint16_t>(link.id()), bytes);
+  p.out.push(static_cast<uint16_t>(link.id()), bytes, lent);
   if (at_once) flush(p);
   flush_later(p);
   if (p.state == Peer::State::gone && p.goodbye)
@@ -283,6 +284,12 @@ bool TcpTransport::progress() {
 bool TcpTransport::flushed() const {
   const TurnLock lock(turn_);
   return std::all_of(queued_.begin(), queued_.end(), [](const Peer* p) { return p->out.unsent() == 0; });
+}
+
+void TcpTransport::reclaim() {
+  const TurnLock lock(turn_);
+  for (const auto& p : peers_)
+    if (p != nullptr) p->out.reclaim();
 }
 
 void TcpTransport::poll_set(std::vector<pollfd>& fds) const {

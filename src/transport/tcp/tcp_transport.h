@@ -74,6 +74,7 @@ class TcpTransport final : public Transport, private Pump {
   Result<Link> open_recv(int peer, uint16_t tag) override HKT_EXCLUDES(turn_);
   bool progress() override HKT_EXCLUDES(turn_);
   bool flushed() const override HKT_EXCLUDES(turn_);
+  void reclaim() override HKT_EXCLUDES(turn_);
   void poll_set(std::vector<pollfd>& fds) const override HKT_EXCLUDES(turn_);
   void announce(const CallRecord& call) override HKT_EXCLUDES(turn_);
   std::optional<CallRecord> announced(int rank, uint64_t seq) const override HKT_EXCLUDES(turn_);
@@ -96,7 +97,7 @@ class TcpTransport final : public Transport, private Pump {
   static constexpr int64_t kFaultGoodbyeNs = 500'000'000;
 
   TcpTransport(const Config& config, std::shared_ptr<Port> port, Fd epoll, Fd wake);
-  void pushed(Link& link, uint32_t bytes) override HKT_EXCLUDES(turn_);
+  void pushed(Link& link, uint32_t bytes, const void* lent) override HKT_EXCLUDES(turn_);
   void popped(Link& link) override HKT_EXCLUDES(turn_);
 
   enum class End : uint8_t { send, recv };
