@@ -159,6 +159,25 @@ HKT_API hktResult_t hktCommInitEnv(hktComm_t* comm, const hktConfig_t* config); 
 HKT_API hktResult_t hktCommInitStore(hktComm_t* comm, int nranks, int rank, const hktStore_t* store,
                                      const hktConfig_t* config);
 
+/* Communicators made from a communicator: quick, and without a new meeting point. They share files, memory and ports
+ * with their parent and nothing else: calls, errors, aborts and destruction of the one never touch the other, and
+ * different threads may use them at the same time. Each is a blocking call of the parent, to be made in the same order
+ * by the ranks concerned; that these disagree or stay away until config.init_timeout_ms is an error that the parent
+ * does not survive. That the new communicator cannot be made is an error on all its ranks, and the parent goes on.
+ * config may be null; what it leaves unset is the parent's. config.transport must be null or the parent's. */
+#define HKT_SPLIT_NOCOLOR (-1)
+/* All ranks of the parent call it. Those with the same color >= 0 form a communicator, ordered by key and then by their
+ * rank in the parent. HKT_SPLIT_NOCOLOR takes part and gets *comm = null. */
+HKT_API hktResult_t hktCommSplit(hktComm_t parent, int color, int key, hktComm_t* comm, const hktConfig_t* config);
+/* All ranks of the parent call it: the same ranks in the same order. */
+HKT_API hktResult_t hktCommDup(hktComm_t parent, hktComm_t* comm, const hktConfig_t* config);
+/* Only the listed ranks of the parent call it, all with the same list and the same tag; ranks[i] becomes rank i. */
+HKT_API hktResult_t hktCommCreate(hktComm_t parent, const int* ranks, int nranks, int tag, hktComm_t* comm,
+                                  const hktConfig_t* config);
+/* All ranks call it, as the last call: returns when all have, all work is done and sent, and the ranks may be destroyed
+ * in any order. Errors of earlier calls that had not been noticed show here. */
+HKT_API hktResult_t hktCommFinalize(hktComm_t comm);
+
 HKT_API hktResult_t hktCommRank(hktComm_t comm, int* rank);
 HKT_API hktResult_t hktCommCount(hktComm_t comm, int* count);
 /* The first error that hit the communicator outside or inside a call, hktSuccess if none. Any thread. */

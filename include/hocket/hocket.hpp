@@ -7,6 +7,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -103,6 +104,26 @@ class Communicator {
   ~Communicator() {
     if (comm_ != nullptr) (void)hktCommDestroy(comm_);
   }
+
+  // Communicators made from this one; see hocket.h. Throws a Failure as the others do.
+  // The ranks with the same color >= 0, by key and then by rank; nothing for HKT_SPLIT_NOCOLOR.
+  std::optional<Communicator> split(int color, int key = 0, const Config& config = {}) {
+    Communicator made =
+        make(config, [&](hktComm_t* c, const hktConfig_t* k) { return hktCommSplit(comm_, color, key, c, k); });
+    if (made.comm_ == nullptr) return std::nullopt;
+    return made;
+  }
+  Communicator dup(const Config& config = {}) {
+    return make(config, [&](hktComm_t* c, const hktConfig_t* k) { return hktCommDup(comm_, c, k); });
+  }
+  // Called by the listed ranks only, with the same list and tag; ranks[i] becomes rank i.
+  Communicator create(std::span<const int> ranks, int tag = 0, const Config& config = {}) {
+    return make(config, [&](hktComm_t* c, const hktConfig_t* k) {
+      return hktCommCreate(comm_, ranks.data(), static_cast<int>(ranks.size()), tag, c, k);
+    });
+  }
+  // The last call: afterwards the ranks may be destroyed in any order.
+  void finalize() { check(hktCommFinalize(comm_)); }
 
   int rank() const {
     int rank = 0;

@@ -1,18 +1,15 @@
 #include "comm/bringup.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include "base/env.h"
 #include "bootstrap/interfaces.h"
 #include "comm/pack.h"
+#include "comm/roster.h"
 #include "transport/shm/group.h"
 #include "transport/shm/shm_transport.h"
-#include "transport/tcp/tcp_transport.h"
 
 namespace hocket {
 namespace {
@@ -55,20 +52,18 @@ struct Member {
 
 // Random per process, and different in a forked child.
 Result<uint64_t> process_token() {
-  static const uint64_t random = [] {
-    uint64_t r = 0;
-    return getrandom(&r, sizeof r, 0) == sizeof r ? r : 0;
-  }();
-  if (random == 0) return sys_error("getrandom");
-  return random ^ (static_cast<uint64_t>(getpid()) * 0x9e3779b97f4a7c15u);
+  static const Result<uint64_t> random = random_bits();
+  if (!random.ok()) return Error(random.error());
+  return random.value() ^ (static_cast<uint64_t>(getpid()) * 0x9e3779b97f4a7c15u);
 }
 
 // Every link of a communicator has this geometry: about 1 MiB of slots per direction for few ranks, less for many, so
-// that a rank of 64 stays under 64 MiB. `memories`: groups of ranks that share memory. Two ranks that share none have
-// larger slots, for a message costs them system calls; more would fall out of the cache between one rank and the next.
-RingGeometry geometry_for(int nranks, uint32_t memories) {
+// that a rank of 64 stays under 64 MiB. Two ranks that share no memory have larger slots, for a message costs them
+// system calls; with more ranks, larger slots would fall out of the cache between one rank's turn and the next.
+enum class Memory : uint8_t { shared, apart };
+RingGeometry geometry_for(int nranks, Memory memory) {
+  if (nranks == 2 && memory == Memory::apart) return {4, 512 * 1024, 2};
   RingGeometry g;
-  if (nranks == 2 && memories == 2) return {4, 512 * 1024, 2};
   g.depth = 8;
   g.ack_batch = 4;
   g.slot_bytes = nranks <= 8 ? 128 * 1024 : nranks <= 16 ? 64 * 1024 : 32 * 1024;
@@ -82,8 +77,9 @@ class BringUp {
       : meet_(rendezvous), deadline_(deadline), log_{meet_.rank(), meet_.nranks()} {
     parts_.rank = meet_.rank();
     parts_.nranks = meet_.nranks();
-    parts_.epoch = static_cast<uint32_t>(meet_.nonce() ^ (meet_.nonce() >> 32)) | 1;
-    geometry_ = settings.geometry.value_or(geometry_for(parts_.nranks, 1));
+    parts_.nonce = meet_.nonce();
+    parts_.epoch = epoch_of(parts_.nonce);
+    roster_.geometry = settings.geometry.value_or(geometry_for(parts_.nranks, Memory::shared));
     parts_.route.resize(static_cast<size_t>(parts_.nranks));
   }
 
@@ -93,10 +89,8 @@ class BringUp {
   Result<std::unique_ptr<Communicator>> finish(const CommSettings& settings);
 
  private:
-  size_t me() const { return static_cast<size_t>(parts_.rank); }
-  const Member& mine() const { return members_[me()]; }
-  std::vector<int> group_of(int rank) const;
-  uint32_t memories() const;  // groups of ranks that do share memory; a rank that shares it with nobody is one, too
+  const Member& mine() const { return members_[static_cast<size_t>(parts_.rank)]; }
+  void seat_mates();
   // Everyone says how its last step went: all come back with the texts of all ("" is good).
   Result<std::vector<std::string>> say(const char* step, const std::string& text) {
     return meet_.all_gather(step, text);
@@ -106,9 +100,10 @@ class BringUp {
   Deadline deadline_;
   LogId log_;
   Parts parts_;
-  RingGeometry geometry_;
+  Roster roster_;
   std::vector<Member> members_;
-  std::vector<std::string> shm_outcome_;  // by rank: "" has mapped its group's segment, else why not
+  std::vector<std::shared_ptr<Mate>> mates_;  // those of the roster, while they may still change
+  std::vector<std::string> shm_outcome_;      // by rank: "" has mapped its group's segment, else why not
   std::shared_ptr<shm::Segment> segment_;
 };
 
@@ -158,40 +153,36 @@ Status BringUp::exchange_members(const CommSettings& settings) {
                    members_[r].algo.c_str(), r, mine().algo.c_str(), parts_.rank);
     if (members_[r].fence == 0) parts_.fence = Fence::full;  // one process without is enough
   }
+  roster_.transport = transport;
+  roster_.backing = mine().shm == Shm::devshm ? shm::Backing::devshm : shm::Backing::memfd;
+  seat_mates();
   return {};
 }
 
-// The ranks that try to share memory with `rank`, itself included, ascending.
-std::vector<int> BringUp::group_of(int rank) const {
-  std::vector<int> group;
-  const Member& own = members_[static_cast<size_t>(rank)];
+// Who tries to share memory with whom: ranks of one host that want it in the same way.
+void BringUp::seat_mates() {
   for (int r = 0; r < parts_.nranks; ++r) {
     const Member& c = members_[static_cast<size_t>(r)];
-    if (r == rank || (c.host == own.host && c.shm != Shm::off && c.shm == own.shm)) group.push_back(r);
+    auto m = std::make_shared<Mate>();
+    m->host = c.host;
+    m->token = c.token;
+    m->cpus = c.cpus;
+    m->cache = c.cache;
+    m->memory = r;
+    for (int other = 0; c.shm != Shm::off && other < r; ++other) {
+      const Member& o = members_[static_cast<size_t>(other)];
+      if (o.host != c.host || o.shm != c.shm) continue;
+      m->memory = std::min(m->memory, other);
+      ++m->seat;
+    }
+    mates_.push_back(m);
+    roster_.mates.push_back(std::move(m));
   }
-  return own.shm == Shm::off ? std::vector<int>{rank} : group;
-}
-
-uint32_t BringUp::memories() const {
-  std::set<int> first_ranks;
-  for (int r = 0; r < parts_.nranks; ++r)
-    first_ranks.insert(shm_outcome_[static_cast<size_t>(r)].empty() ? group_of(r).front() : r);
-  return static_cast<uint32_t>(first_ranks.size());
 }
 
 Status BringUp::share_memory() {
-  const std::vector<int> group = group_of(parts_.rank);
-  shm::GroupConfig config;
-  config.ranks = group;
-  config.my_rank = parts_.rank;
-  config.nonce = meet_.nonce();
-  config.process_token = mine().token;
-  for (const int r : group) config.tokens.push_back(members_[static_cast<size_t>(r)].token);
-  config.geometry = geometry_;
-  config.tags = kMaxTags;
-  config.backing = mine().shm == Shm::devshm ? shm::Backing::devshm : shm::Backing::memfd;
-  config.fence = parts_.fence;
-  config.log = log_;
+  const shm::GroupConfig config = shm_config(roster_, parts_);
+  const std::vector<int>& group = config.ranks;
 
   // Two exchanges: the segment is there before anyone attaches, and its leader keeps serving until all have.
   std::unique_ptr<shm::Leader> leader;
@@ -227,78 +218,63 @@ Status BringUp::share_memory() {
   if (leader != nullptr) leader->stop();
   if (!outcome.empty()) segment_.reset();
 
+  // From now on who shares memory is a fact: a rank that could not map it shares it with nobody.
+  for (int r = 0; r < parts_.nranks; ++r)
+    if (!shm_outcome_[static_cast<size_t>(r)].empty()) mates_[static_cast<size_t>(r)]->memory = r;
+
   if (segment_ == nullptr) return {};
+  roster_.file = segment_->file();
   auto transport = std::make_unique<shm::ShmTransport>(segment_, config);
   parts_.bell = &transport->bell();
-  for (const int r : group)
-    if (r != parts_.rank && shm_outcome_[static_cast<size_t>(r)].empty())
-      parts_.route[static_cast<size_t>(r)] = transport.get();
+  for (const int r : roster_.group_of(parts_.rank))
+    if (r != parts_.rank) parts_.route[static_cast<size_t>(r)] = transport.get();
   parts_.transports.push_back(std::move(transport));
   return {};
 }
 
 Status BringUp::connect_tcp(const CommSettings& settings) {
-  // Every rank knows all groups and outcomes, so all agree on whether anybody needs TCP.
-  bool needed = false;
-  for (int r = 0; r < parts_.nranks; ++r) {
-    const std::vector<int> group = group_of(r);
-    bool complete = static_cast<int>(group.size()) == parts_.nranks;
-    for (const int g : group) complete = complete && shm_outcome_[static_cast<size_t>(g)].empty();
-    if (complete) continue;
-    if (mine().shm_only)
-      return error(hktInvalidUsage, "transport shm is asked for, but rank %d does not share memory with all others: %s",
-                   r,
-                   shm_outcome_[static_cast<size_t>(r)].empty() ? "it is on another host (or HOCKET_HOST_ID says so)"
-                                                                : shm_outcome_[static_cast<size_t>(r)].c_str());
-    needed = true;
-  }
   if (parts_.bell == nullptr) {
     parts_.own_bell = std::make_unique<Doorbell>();
     parts_.bell = parts_.own_bell.get();
   }
-  if (!needed || parts_.nranks == 1) return {};
+  // Every rank knows all outcomes, so all agree on whether anybody needs TCP.
+  int apart = -1;  // a rank that does not share memory with all; best one that says why
+  for (int r = parts_.nranks - 1; r >= 0; --r)
+    if (static_cast<int>(roster_.group_of(r).size()) != parts_.nranks &&
+        (apart < 0 || shm_outcome_[static_cast<size_t>(apart)].empty()))
+      apart = r;
+  if (apart < 0) return {};
+  const std::string& why = shm_outcome_[static_cast<size_t>(apart)];
+  if (mine().shm_only)
+    return error(hktInvalidUsage, "transport shm is asked for, but rank %d does not share memory with all others: %s",
+                 apart, why.empty() ? "it is on another host (or HOCKET_HOST_ID says so)" : why.c_str());
 
-  geometry_ = settings.geometry.value_or(geometry_for(parts_.nranks, memories()));
-  tcp::Config config;
-  config.rank = parts_.rank;
-  config.nranks = parts_.nranks;
-  config.nonce = meet_.nonce();
-  config.epoch = parts_.epoch;
-  config.geometry = geometry_;
-  config.tags = kMaxTags;
+  roster_.geometry = settings.geometry.value_or(geometry_for(parts_.nranks, Memory::apart));
+  tcp::Config config = tcp_config(roster_, parts_);
   HKT_ASSIGN(const std::vector<Interface> interfaces, usable_interfaces());
   for (const Interface& i : interfaces) config.addresses.push_back(i.address);
-  config.log = log_;
   HKT_ASSIGN(std::unique_ptr<tcp::TcpTransport> transport, tcp::TcpTransport::listen(config));
   HKT_ASSIGN(const std::vector<std::string> contacts, meet_.all_gather("tcp", transport->contact()));
   HKT_TRY(transport->set_contacts(contacts));
-  for (int r = 0; r < parts_.nranks; ++r)
+  roster_.port = transport->port();
+  for (int r = 0; r < parts_.nranks; ++r) {
+    mates_[static_cast<size_t>(r)]->contact = contacts[static_cast<size_t>(r)];
     if (r != parts_.rank && parts_.route[static_cast<size_t>(r)] == nullptr)
       parts_.route[static_cast<size_t>(r)] = transport.get();
+  }
   parts_.transports.push_back(std::move(transport));
   return {};
 }
 
 Result<std::unique_ptr<Communicator>> BringUp::finish(const CommSettings& settings) {
-  parts_.facts.nranks = static_cast<uint32_t>(parts_.nranks);
-  parts_.facts.slot_bytes = geometry_.slot_bytes;
-  std::map<std::string, std::vector<CpuShare>> hosts;  // what each rank of a host may use
-  for (int r = 0; r < parts_.nranks; ++r) {
-    const Member& c = members_[static_cast<size_t>(r)];
-    hosts[c.host].push_back(c.cpus);
-    parts_.facts.cache_bytes = r == 0 ? c.cache : std::min(parts_.facts.cache_bytes, c.cache);
-  }
-  for (const auto& [host, shares] : hosts)
-    parts_.facts.oversubscribed = parts_.facts.oversubscribed || shares.size() > usable_cpus(shares);
-  parts_.facts.hosts = memories();
-  parts_.local_ranks = static_cast<uint32_t>(hosts[mine().host].size());
-  parts_.cpus = usable_cpus(hosts[mine().host]);
+  look_up_facts(roster_, parts_);
   if (settings.timeout_ms) {
     parts_.timeout_ms = *settings.timeout_ms;
   } else {
     HKT_ASSIGN(parts_.timeout_ms, env::get_seconds_ms("HOCKET_TIMEOUT", 600'000));
   }
   parts_.algo = mine().algo;
+  parts_.roster = std::make_shared<const Roster>(std::move(roster_));
   HKT_INFO(init, log_, "%u group%s of ranks with shared memory, %s%s", parts_.facts.hosts,
            parts_.facts.hosts == 1 ? "" : "s",
            parts_.transports.empty() ? "no transport" : parts_.transports.front()->name(),

@@ -21,22 +21,6 @@ uint32_t signature(const CallRecord& r, uint32_t epoch) {
   return s != 0 ? s : 1;
 }
 
-// Marks a communicator as busy for the time of a call.
-class Busy {
- public:
-  explicit Busy(std::atomic_flag& flag) : flag_(flag), mine_(!flag.test_and_set(std::memory_order_acquire)) {}
-  ~Busy() {
-    if (mine_) flag_.clear(std::memory_order_release);
-  }
-  Busy(const Busy&) = delete;
-  Busy& operator=(const Busy&) = delete;
-  bool mine() const { return mine_; }
-
- private:
-  std::atomic_flag& flag_;
-  const bool mine_;
-};
-
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::create(Parts parts) {
@@ -106,15 +90,8 @@ Status Communicator::barrier(const CallOptions& options) {
 
 Status Communicator::run(CallRecord& record, Call& call, const CallOptions& options) {
   const Busy busy(in_call_);
-  if (!busy.mine())
-    return error(hktInvalidUsage,
-                 "rank %d: two threads call collectives of one communicator at the same time; give each its own",
-                 parts_.rank);
-  if (guard_.in_child())
-    return error(hktInvalidUsage,
-                 "rank %d: this process was forked from the one that made the communicator; make a new one here",
-                 parts_.rank);
-  if (watch_.failed()) return watch_.failed_before();
+  if (!busy.mine() || guard_.in_child() || watch_.failed()) [[unlikely]]
+    return refuse(busy.mine());
 
   const select::Choice& choice =
       select::lookup(table_, static_cast<Collective>(record.collective), call.elems * call.elem_size);
@@ -124,22 +101,50 @@ Status Communicator::run(CallRecord& record, Call& call, const CallOptions& opti
     HKT_TRY(bind(*choice.planner, record.root));
   const BoundPlan& plan = *slot;
 
-  record.seq = ++seq_;
-  record.signature = signature(record, parts_.epoch);
+  announce(record, options.timeout_ms != HKT_UNDEFINED ? options.timeout_ms : parts_.timeout_ms, options.label);
   call.signature = record.signature;
   call.round_elems = plan.round_elems[static_cast<size_t>(std::countr_zero(call.elem_size))];
   call.out_stores = choice.stream_out ? kernels::Stores::streaming : kernels::Stores::temporal;
-  watch_.begin(record, options.timeout_ms != HKT_UNDEFINED ? options.timeout_ms : parts_.timeout_ms, options.label);
-  for (const auto& t : parts_.transports) t->announce(record);
   if (!choice.learn_stores) return engine_.run(plan, call);
 
-  select::StoreLearner& learner = learners_[record.collective][select::bucket(call.elems * call.elem_size)];
+  std::unique_ptr<Learners>& learners = learners_[record.collective];
+  if (learners == nullptr) learners = std::make_unique<Learners>();
+  select::StoreLearner& learner = (*learners)[select::bucket(call.elems * call.elem_size)];
   if (learner.next(stores_)) call.slot_stores = kernels::Stores::streaming;
   const int64_t start = now_ns();
   HKT_TRY(engine_.run(plan, call));
   learner.took(now_ns() - start);
   if (learner.knows()) stores_ = learner.clearly_better();
   return {};
+}
+
+Error Communicator::refuse(bool mine) const {
+  if (!mine && finalized_.load(std::memory_order_acquire))
+    return error(hktInvalidUsage, "rank %d: the communicator has been finalized; all that is left is to destroy it",
+                 parts_.rank);
+  if (!mine)
+    return error(hktInvalidUsage,
+                 "rank %d: two threads call collectives of one communicator at the same time; give each its own",
+                 parts_.rank);
+  if (guard_.in_child())
+    return error(hktInvalidUsage,
+                 "rank %d: this process was forked from the one that made the communicator; make a new one here",
+                 parts_.rank);
+  return watch_.failed_before();
+}
+
+void Communicator::announce(CallRecord& record, int64_t timeout_ms, const char* label) {
+  record.seq = ++seq_;
+  record.signature = signature(record, parts_.epoch);
+  watch_.begin(record, timeout_ms, label);
+  for (const auto& t : parts_.transports) t->announce(record);
+}
+
+std::unique_ptr<Waiter> Communicator::make_waiter(Supervisor& supervisor) {
+  std::vector<Transport*> transports;
+  for (const auto& t : parts_.transports) transports.push_back(t.get());
+  return std::make_unique<Waiter>(wait_policy(parts_.local_ranks, parts_.cpus), *parts_.bell, parts_.fence, transports,
+                                  supervisor);
 }
 
 Status Communicator::bind(const CatalogEntry& planner, uint32_t root) {
@@ -173,8 +178,10 @@ Result<Link*> Communicator::link(Peer peer, std::map<uint64_t, Link>& table) {
   if (const auto found = table.find(key); found != table.end()) return &found->second;
   Transport& t = *parts_.route[peer.rank];
   const int rank = static_cast<int>(peer.rank);
-  HKT_ASSIGN(const Link made, &table == &send_ ? t.open_send(rank, peer.tag) : t.open_recv(rank, peer.tag));
-  return &table.emplace(key, made).first->second;
+  Result<Link> made = &table == &send_ ? t.open_send(rank, peer.tag) : t.open_recv(rank, peer.tag);
+  // No memory or descriptor for it: the others would wait for this rank until their deadline.
+  if (!made) return watch_.fail({made.error().code, parts_.rank, 0, std::move(made.error().text)});
+  return &table.emplace(key, *made).first->second;
 }
 
 Code Communicator::async_error() {

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
+#include "comm/busy.h"
 #include "comm/fork_guard.h"
 #include "comm/parts.h"
 #include "comm/watch.h"
@@ -57,8 +58,14 @@ class Communicator {
   const Parts& parts() const { return parts_; }
 
  private:
+  friend class Exchange;  // calls that are no plans
   Communicator(Parts parts, ForkGuard guard, const select::Table& table);
   Status run(CallRecord& record, Call& call, const CallOptions& options);
+  // Why a call may not begin: another one is running (`mine` is false), a forked child, an earlier fault, finalize.
+  Error refuse(bool mine) const;
+  // The call that begins now gets its number and signature, and the peers hear of it.
+  void announce(CallRecord& record, int64_t timeout_ms, const char* label);
+  std::unique_ptr<Waiter> make_waiter(Supervisor& supervisor);
   Status bind(const CatalogEntry& planner, uint32_t root);
   Result<Link*> link(Peer peer, std::map<uint64_t, Link>& table);
 
@@ -68,11 +75,14 @@ class Communicator {
   Waiter waiter_;
   Engine engine_;
   const select::Table table_;
-  std::array<std::array<select::StoreLearner, select::kBuckets>, select::kCollectives> learners_{};
+  // By collective, made on first use: a communicator that is not used shall cost little.
+  using Learners = std::array<select::StoreLearner, select::kBuckets>;
+  std::array<std::unique_ptr<Learners>, select::kCollectives> learners_;
   std::optional<bool> stores_;                                       // what the last size that knows has found
   std::array<std::array<kernels::Kernel, kOps>, kTypes> kernels_{};  // by type and operation
   uint64_t seq_ = 0;
   std::atomic_flag in_call_ = ATOMIC_FLAG_INIT;
+  std::atomic<bool> finalized_{false};  // and in_call_ stays set
   // Links by (peer, tag), made on first use; nodes of a map stay where they are.
   std::map<uint64_t, Link> send_, recv_;
   // By planner (its place in the catalog), then by root (one for planners without); filled on first use, then only

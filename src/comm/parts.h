@@ -13,10 +13,13 @@
 
 namespace hocket {
 
+struct Roster;
+
 struct Parts {
   int rank = 0;
   int nranks = 1;
-  uint32_t epoch = 1;        // part of every signature: messages of another communicator never match
+  uint64_t nonce = 0;        // the communicator's secret, another one for each
+  uint32_t epoch = 1;        // follows from it, part of every signature: messages of another communicator never match
   uint32_t local_ranks = 1;  // ranks on this host, for the waiting ladder
   uint32_t cpus = 1;         // CPUs that these ranks may use together
   int64_t timeout_ms = 600'000;
@@ -27,6 +30,7 @@ struct Parts {
   Doorbell* bell = nullptr;                            // this rank's
   std::vector<std::unique_ptr<Transport>> transports;  // in the order they were preferred
   std::vector<Transport*> route;                       // by rank: the transport that reaches it, null for oneself
+  std::shared_ptr<const Roster> roster;                // null: no communicator can be made from this one
 };
 
 }  // namespace hocket

@@ -32,7 +32,21 @@ std::string ranks(const std::vector<int>& list) {
 
 }  // namespace
 
+bool has_left(int peer, const Waiting& waiting, const Transport& transport) {
+  if (!transport.left(peer)) return false;
+  const std::vector<int> still = waiting.blocked().peers;  // looked at after left(): what had come before is there
+  return std::binary_search(still.begin(), still.end(), peer);
+}
+
 std::string describe(const CallRecord& call) {
+  switch (static_cast<Meeting>(call.collective)) {
+    case Meeting::split:
+      return "split()";
+    case Meeting::dup:
+      return "dup()";
+    case Meeting::finalize:
+      return "finalize()";
+  }
   const auto collective = static_cast<Collective>(call.collective);
   const char* type = type_name(static_cast<hktDataType_t>(call.type));
   switch (collective) {
@@ -109,7 +123,7 @@ Status Watch::check(const Waiting& waiting) {
 
   for (const int p : blocked.peers) {
     Transport* t = parts_.route[static_cast<size_t>(p)];
-    if (t != nullptr && t->left(p))
+    if (t != nullptr && has_left(p, waiting, *t))
       return fail({hktRemoteError, p, call_.seq,
                    format("rank %d has destroyed its communicator, but rank %d waits for it in %s", p, parts_.rank,
                           describe(call_).c_str())});

@@ -15,8 +15,14 @@
 
 namespace hocket {
 
+// Calls of all ranks that are no collectives, as CallRecord::collective has them.
+enum class Meeting : uint32_t { split = 0x100, dup, finalize };
+
 // "all_reduce(count 1024, float32, sum)" and the like.
 std::string describe(const CallRecord& call);
+
+// Has `peer`, which `waiting` waits for, left for good? Not if its last message came just before.
+bool has_left(int peer, const Waiting& waiting, const Transport& transport);
 
 class Watch final : public Supervisor {
  public:
@@ -34,6 +40,8 @@ class Watch final : public Supervisor {
   Status check(const Waiting& waiting) override;
   // Looks for faults without a wait (async error between calls).
   Status look();
+  // Keeps the fault if it is the first, tells all peers, and returns what is kept as an error. Any thread.
+  Error fail(const Fault& fault) HKT_EXCLUDES(mutex_);
   // No later call may run: the first fault as an error, for calls after it.
   [[nodiscard]] Error failed_before() const HKT_EXCLUDES(mutex_);
 
@@ -43,8 +51,6 @@ class Watch final : public Supervisor {
   void abort();
 
  private:
-  // Keeps the fault if it is the first, tells all peers, and returns what is kept as an error.
-  Error fail(const Fault& fault) HKT_EXCLUDES(mutex_);
   std::optional<Fault> find_fault();
   bool mismatch_seen(const Blocked& blocked) const;
   Fault diagnose_mismatch(const Blocked& blocked);

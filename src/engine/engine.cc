@@ -240,15 +240,7 @@ Status Engine::finish(Run& run) {
       HKT_TRY(waiter_.wait(run));
     while (!run.done());
   // A call ends only when all it pushed is out of this process: the caller may not come back for hours.
-  if (waiter_.pumped() && !waiter_.flushed()) {
-    struct Flush final : Waiting {
-      explicit Flush(Waiter& w) : waiter(w) {}
-      bool poll() override { return waiter.flushed(); }
-      Blocked blocked() const override { return {}; }
-      Waiter& waiter;
-    } flush(waiter_);
-    HKT_TRY(waiter_.wait(flush));
-  }
+  if (waiter_.pumped()) HKT_TRY(waiter_.flush());
   return {};
 }
 

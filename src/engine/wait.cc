@@ -101,6 +101,17 @@ bool Waiter::flushed() const {
   return std::all_of(pumps_.begin(), pumps_.end(), [](const Transport* t) { return t->flushed(); });
 }
 
+Status Waiter::flush() {
+  struct Flush final : Waiting {
+    explicit Flush(Waiter& w) : waiter(w) {}
+    bool poll() override { return waiter.flushed(); }
+    Blocked blocked() const override { return {}; }
+    Waiter& waiter;
+  } rest(*this);
+  if (flushed()) return {};
+  return wait(rest);
+}
+
 Status Waiter::wait_slowly(Waiting& waiting) {
   int64_t now = now_ns();
   const int64_t yield_until = now + policy_.yield_ns;

@@ -75,6 +75,8 @@ class Waiter {
     for (Transport* t : pumps_) t->reclaim();
   }
   bool pumped() const { return pumped_; }
+  // Returns when it has, or with the supervisor's error.
+  Status flush();
 
  private:
   Status wait_slowly(Waiting& waiting);

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <random>
 #include <set>
 #include <sstream>
@@ -219,7 +220,7 @@ class ShmProcesses : public testing::TestWithParam<Backing> {
       recvs_.push_back(*ranks_[0].transport->open_recv(peer, 0));
     }
     (*leader)->stop();
-    EXPECT_EQ(mappings(), 1u);
+    EXPECT_EQ(mappings(), 2u) << "the file's first page, and the segment";
     EXPECT_EQ(entries("/dev/shm"), before_) << "the segment has no name";
   }
   // Sends 100 bytes of `value` to child 0 or 1.
@@ -351,7 +352,7 @@ TEST(ShmGroup, NothingIsLeftInTheProcess) {
     ASSERT_TRUE(serving.ok());
     Rank rank = joined((*leader)->segment(), config);
     leader->reset();
-    EXPECT_EQ(mappings(), 1u);
+    EXPECT_EQ(mappings(), 2u) << "the file's first page, and the segment";
     rank.transport.reset();
     EXPECT_EQ(mappings(), 0u);
   }
@@ -531,25 +532,25 @@ TEST(ShmBacking, AMemfdTakesOnlyWhatIsUsed) {
 // No two rings, nor a ring and the control area, overlap.
 TEST(ShmLayout, RingsAreApart) {
   for (const uint32_t n : {1u, 2u, 5u}) {
-    const shm::Layout layout(n, 3, kGeometry);
-    std::set<uint64_t> places;
-    uint64_t last = 0;
+    GroupConfig config = config_of(1, std::vector<int>(n, 0), 0, Backing::memfd);
+    config.tags = 3;
+    config.small_tags = 1;
+    const shm::Layout layout(config);
+    std::map<uint64_t, uint16_t> places;  // offset -> tag
     for (int from = 0; from < static_cast<int>(n); ++from)
       for (int to = 0; to < static_cast<int>(n); ++to)
-        for (uint16_t tag = 0; to != from && tag < 3; ++tag) {
-          places.insert(layout.ring(from, to, tag));
-          last = std::max(last, layout.ring(from, to, tag) + layout.ring_bytes());
-        }
+        for (uint16_t tag = 0; to != from && tag < 3; ++tag) places[layout.ring(from, to, tag)] = tag;
     EXPECT_EQ(places.size(), size_t{n} * (n - 1) * 3);
     uint64_t end = layout.control_bytes();
     EXPECT_GE(end, layout.block(static_cast<int>(n) - 1) + sizeof(shm::RankBlock));
-    for (const uint64_t place : places) {
+    for (const auto& [place, tag] : places) {
       EXPECT_EQ(place % 4096, 0u);
       EXPECT_EQ(place, end);
-      end = place + layout.ring_bytes();
+      end = place + layout.ring_bytes(tag);
     }
     EXPECT_EQ(end, layout.bytes());
-    EXPECT_GE(layout.ring_bytes(), kGeometry.bytes());
+    EXPECT_GE(layout.ring_bytes(0), kGeometry.bytes());
+    EXPECT_GE(layout.ring_bytes(2), shm::kSmallRing.bytes());
   }
 }
 

@@ -66,7 +66,7 @@ TEST(TcpStrays, AreNeverMoreThanAFixedNumber) {
   TcpRanks ranks = make_tcp_ranks(2);
   ASSERT_EQ(ranks.size(), 2u);
   std::vector<Fd> strays;
-  for (size_t i = 0; i < Connector::kMaxStrays + 22; ++i) {
+  for (size_t i = 0; i < tcp::Port::kMaxStrays + 22; ++i) {
     strays.push_back(visit(*ranks[0]));
     ranks[0]->fault();
   }

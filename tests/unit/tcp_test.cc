@@ -66,8 +66,8 @@ TEST(TcpContacts, OnlyWellFormedOnesAreTaken) {
                                   with_count(1, "\xff" + address.substr(1))};
   for (size_t n = 1; n < 1 + address.size() + v6.size(); ++n) bad.push_back(with_count(2, address + v6).substr(0, n));
   std::string many;
-  for (size_t i = 0; i <= Connector::kMaxAddresses; ++i) many += address;
-  bad.push_back(with_count(static_cast<int>(Connector::kMaxAddresses) + 1, many));
+  for (size_t i = 0; i <= tcp::Port::kMaxAddresses; ++i) many += address;
+  bad.push_back(with_count(static_cast<int>(tcp::Port::kMaxAddresses) + 1, many));
   for (const std::string& bytes : bad)
     EXPECT_FALSE(Connector::parse_contact(bytes).ok()) << testing::PrintToString(bytes);
 
@@ -406,6 +406,27 @@ TEST(TcpGoodbye, IsNoFaultUntilSomethingIsSentThere) {
 
 // The receiver reads late and returns credit while the sender is leaving: an impatient sender's kernel would answer
 // that credit with a reset and throw away what has not arrived.
+TEST(TcpGoodbye, WhatAPeerSentBeforeItLeftCanBeOpenedLater) {
+  TcpRanks ranks = make_tcp_ranks(2);
+  ASSERT_EQ(ranks.size(), 2u);
+  meet(ranks, 0, 1);
+  Link send = send_end(*ranks[0], 1, 1);
+  push(send, 42);
+  ASSERT_TRUE(pump_until(ranks, [&] { return ranks[0]->flushed(); }));
+  std::thread leaving([&] { ranks[0].reset(); });
+  const Deadline deadline = Deadline::in_ms(5000);
+  while (!ranks[1]->left(0) && !deadline.passed()) ranks[1]->progress();
+  leaving.join();
+  ASSERT_TRUE(ranks[1]->left(0));
+  ranks[1]->progress();
+  EXPECT_FALSE(ranks[1]->open_recv(0, 2).ok()) << "nothing came, and nothing will";
+  Link recv = recv_end(*ranks[1], 0, 1);
+  ASSERT_TRUE(recv.valid() && recv.pop_ready(kTcpSignature));
+  EXPECT_EQ(*recv.pop_begin(8), 42);
+  recv.pop();
+  EXPECT_FALSE(has_fault(*ranks[1])) << text_of(*ranks[1]);
+}
+
 TEST(TcpGoodbye, NothingThatWasSentIsLost) {
   TcpSetup setup;
   setup.geometry = RingGeometry{16, 512 * 1024, 1};

@@ -64,6 +64,8 @@ class Registry {
   // Held by a rank from its look into the table until its segment is in there: two ranks of a process must not both ask
   // the leader. Ranks of other groups wait as well, for the short time an answer takes.
   Mutex attaching;
+  // The same for segments in a file that this process has already: nobody waits for long.
+  Mutex mapping;
 
  private:
   Mutex mutex_;
@@ -281,6 +283,31 @@ void Leader::hand_out(Deadline deadline) {
 Result<std::shared_ptr<Segment>> attach(const GroupConfig& config, Deadline deadline) {
   HKT_TRY(check(config));
   HKT_ASSIGN(auto segment, shared_segment(config, deadline));
+  HKT_TRY(segment->join(config.my_index()));
+  return segment;
+}
+
+Result<std::shared_ptr<Segment>> create_in(const std::shared_ptr<File>& file, const GroupConfig& config) {
+  HKT_TRY(check(config));
+  HKT_ASSIGN(auto segment, Segment::create(file, config));
+  HKT_TRY(segment->join(config.my_index()));
+  Registry::of_process().put(Key{config.nonce, config.ranks[0]}, segment);
+  return segment;
+}
+
+Result<std::shared_ptr<Segment>> attach_in(const std::shared_ptr<File>& file, uint64_t offset,
+                                           const GroupConfig& config) {
+  HKT_TRY(check(config));
+  Registry& registry = Registry::of_process();
+  const Key key{config.nonce, config.ranks[0]};
+  const auto mapped = [&]() -> Result<std::shared_ptr<Segment>> {
+    const MutexLock lock(registry.mapping);
+    if (auto segment = registry.find(key)) return segment;
+    HKT_ASSIGN(auto segment, Segment::map(file, offset, config));
+    registry.put(key, segment);
+    return segment;
+  };
+  HKT_ASSIGN(auto segment, mapped());
   HKT_TRY(segment->join(config.my_index()));
   return segment;
 }

@@ -49,4 +49,10 @@ class Leader {
 // hktRemoteError: nobody listens there (another network namespace, or the leader has failed); hktTimeout: no answer.
 Result<std::shared_ptr<Segment>> attach(const GroupConfig& config, Deadline deadline);
 
+// The same for a communicator made from another one, in that one's file: nothing is handed out. The leader makes the
+// segment and tells the others its offset; they attach after that. Both join config.my_rank.
+Result<std::shared_ptr<Segment>> create_in(const std::shared_ptr<File>& file, const GroupConfig& config);
+Result<std::shared_ptr<Segment>> attach_in(const std::shared_ptr<File>& file, uint64_t offset,
+                                           const GroupConfig& config);
+
 }  // namespace hocket::shm

@@ -1,89 +1,25 @@
 #include "transport/shm/segment.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <functional>
 #include <new>
 
 #include "transport/geometry.h"
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
-
 namespace hocket::shm {
 namespace {
 
 constexpr uint64_t kPage = 4096;  // unit of layout; larger real pages only make reservations overlap
-constexpr double kMiB = 1024.0 * 1024.0;
 
 uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-Status reserve(int fd, uint64_t offset, uint64_t bytes) {
-  // In pieces: a signal interrupts a reservation and undoes it, which a large one might never survive.
-  constexpr uint64_t kPiece = 64 << 20;
-  while (bytes > 0) {
-    const uint64_t piece = std::min(bytes, kPiece);
-    if (fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(piece)) != 0) {
-      if (errno == EINTR) continue;
-      return sys_error("shared memory: cannot reserve %.1f MiB", static_cast<double>(piece) / kMiB);
-    }
-    offset += piece;
-    bytes -= piece;
-  }
-  return {};
-}
-
-Result<Fd> open_memfd(uint64_t bytes) {
-  // NOEXEC_SEAL is demanded by hardened kernels and unknown to those before 6.3.
-  Fd fd(memfd_create("hocket", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
-  if (!fd && errno == EINVAL) fd = Fd(memfd_create("hocket", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return descriptor_error("shared memory: memfd_create");
-  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
-    return sys_error("shared memory: cannot make a memfd of %.1f MiB", static_cast<double>(bytes) / kMiB);
-  // Nobody who gets the descriptor can cut the memory under the others (SIGBUS).
-  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return sys_error("shared memory: cannot seal the size of a memfd");
-  return fd;
-}
-
-Result<Fd> open_devshm(const GroupConfig& config, uint64_t bytes) {
-  const char* dir = config.devshm_dir;
-  // O_TMPFILE: the file never has a name, O_EXCL: nor can it get one.
-  Fd fd(open(dir, O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600));
-  if (!fd && (errno == EMFILE || errno == ENFILE)) return descriptor_error(format("shared memory: %s", dir));
-  if (!fd)
-    return sys_error("shared memory: cannot make a file in %s (use HOCKET_SHM=memfd or mount a writable tmpfs there)",
-                     dir);
-  struct statvfs space {};
-  if (fstatvfs(fd.get(), &space) != 0) return sys_error("shared memory: statvfs of %s", dir);
-  const auto free = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
-  const auto total = static_cast<double>(space.f_blocks) * static_cast<double>(space.f_frsize);
-  const Error full = error(hktSystemError,
-                           "shared memory: %s has %.1f MiB free of %.1f MiB, %.1f MiB are needed for %zu ranks (use "
-                           "HOCKET_SHM=memfd or mount it larger)",
-                           dir, free / kMiB, total / kMiB, static_cast<double>(bytes) / kMiB, config.ranks.size());
-  // Asked first so that a hopeless request does not fill the file system before it fails; 0 blocks: it has no limit.
-  if (space.f_blocks != 0 && static_cast<double>(bytes) > free) return full;
-  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
-    return sys_error("shared memory: cannot size a file in %s", dir);
-  if (Status reserved = reserve(fd.get(), 0, bytes); !reserved) return errno == ENOSPC ? full : reserved.error();
-  return fd;
-}
-
-struct flock lock_of(int index, short type) {
-  struct flock lock {};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = index;
-  lock.l_len = 1;
-  return lock;
+std::vector<int> seats_of(const GroupConfig& config) {
+  std::vector<int> seats;
+  for (size_t i = 0; i < config.ranks.size(); ++i) seats.push_back(config.seat_of(static_cast<int>(i)));
+  return seats;
 }
 
 }  // namespace
@@ -95,6 +31,10 @@ int GroupConfig::index_of(int rank) const {
 
 Status check(const GroupConfig& c) {
   HKT_TRY(check_geometry(c.geometry));
+  if (c.small_tags > c.tags)
+    return error(hktInternalError, "shared memory: %d of %d tags have small rings", c.small_tags, c.tags);
+  if (!c.seats.empty() && c.seats.size() != c.ranks.size())
+    return error(hktInternalError, "shared memory: %zu seats for %zu ranks", c.seats.size(), c.ranks.size());
   if (c.ranks.empty() || c.tags == 0 || c.process_token == 0)
     return error(hktInternalError, "shared memory: %zu ranks, %d tags, process token %s: none of them may be 0",
                  c.ranks.size(), c.tags, c.process_token == 0 ? "0" : "given");
@@ -117,77 +57,101 @@ Status check(const GroupConfig& c) {
   return {};
 }
 
-Layout::Layout(uint32_t ranks, uint32_t tags, const RingGeometry& geometry)
-    : ranks_(ranks),
-      tags_(tags),
+Layout::Layout(const GroupConfig& config)
+    : ranks_(config.ranks.size()),
+      large_(uint64_t{config.tags} - config.small_tags),
       blocks_(whole_pages(sizeof(Header))),
       rings_(whole_pages(blocks_ + ranks_ * sizeof(RankBlock))),
-      pitch_(whole_pages(geometry.bytes())),
-      bytes_(rings_ + ranks_ * (ranks_ - 1) * tags_ * pitch_) {}
+      pitch_(whole_pages(config.geometry.bytes())),
+      small_pitch_(whole_pages(kSmallRing.bytes())),
+      pair_(large_ * pitch_ + config.small_tags * small_pitch_),
+      bytes_(rings_ + ranks_ * (ranks_ - 1) * pair_) {}
 
 uint64_t Layout::ring(int from, int to, uint16_t tag) const {
   // A rank has no link to itself: its own place is left out.
   const uint64_t column = static_cast<uint64_t>(to < from ? to : to - 1);
-  return rings_ + ((static_cast<uint64_t>(from) * (ranks_ - 1) + column) * tags_ + tag) * pitch_;
+  const uint64_t in_pair = tag < large_ ? tag * pitch_ : large_ * pitch_ + (tag - large_) * small_pitch_;
+  return rings_ + (static_cast<uint64_t>(from) * (ranks_ - 1) + column) * pair_ + in_pair;
 }
 
-Segment::Segment(Fd fd, const GroupConfig& config, const Layout& layout)
-    : fd_(std::move(fd)),
-      layout_(layout),
+Segment::Segment(std::shared_ptr<File> file, uint64_t offset, const GroupConfig& config)
+    : file_(std::move(file)),
+      offset_(offset),
+      layout_(config),
       ranks_(static_cast<int>(config.ranks.size())),
-      backing_(config.backing),
+      seats_(seats_of(config)),
+      reserved_(file_->backing() == Backing::devshm && offset == File::kFirst),
       creator_pid_(getpid()),
       own_(config.ranks.size()) {}
 
 Status Segment::map_memory() {
-  // NORESERVE: most of the mapping is never touched; what is used has been reserved in the file.
-  void* base = mmap(nullptr, layout_.bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_.get(), 0);
-  if (base == MAP_FAILED)
-    return sys_error("shared memory: cannot map %.1f MiB (see ulimit -v)", static_cast<double>(layout_.bytes()) / kMiB);
-  base_ = static_cast<unsigned char*>(base);
+  HKT_ASSIGN(base_, file_->map(offset_, layout_.bytes()));
   return {};
 }
 
 Result<std::shared_ptr<Segment>> Segment::create(const GroupConfig& config) {
-  const Layout layout(static_cast<uint32_t>(config.ranks.size()), config.tags, config.geometry);
-  HKT_ASSIGN(Fd fd,
-             config.backing == Backing::memfd ? open_memfd(layout.bytes()) : open_devshm(config, layout.bytes()));
-  if (config.backing == Backing::memfd) HKT_TRY(reserve(fd.get(), 0, layout.control_bytes()));
-  std::shared_ptr<Segment> segment(new Segment(std::move(fd), config, layout));
+  FileSpec spec;
+  spec.backing = config.backing;
+  spec.devshm_dir = config.devshm_dir;
+  spec.nonce = config.nonce;
+  spec.bytes = Layout(config).bytes();
+  spec.ranks = config.ranks.size();
+  HKT_ASSIGN(std::shared_ptr<File> file, File::create(spec));
+  return fill(std::move(file), File::kFirst, config);
+}
+
+Result<std::shared_ptr<Segment>> Segment::create(std::shared_ptr<File> file, const GroupConfig& config) {
+  const uint64_t offset = file->take(Layout(config).bytes());
+  return fill(std::move(file), offset, config);
+}
+
+Result<std::shared_ptr<Segment>> Segment::fill(std::shared_ptr<File> file, uint64_t offset, const GroupConfig& config) {
+  std::shared_ptr<Segment> segment(new Segment(std::move(file), offset, config));
+  if (!segment->reserved_) HKT_TRY(segment->file_->reserve(offset, segment->layout_.control_bytes()));
   HKT_TRY(segment->map_memory());
   for (int i = 0; i < segment->ranks_; ++i) new (&segment->block(i)) RankBlock;
   auto* header = new (segment->base_) Header;
   header->nonce = config.nonce;
-  header->bytes = layout.bytes();
+  header->bytes = segment->layout_.bytes();
   header->version = Header::kVersion;
   header->ranks = static_cast<uint32_t>(segment->ranks_);
   header->tags = config.tags;
+  header->small_tags = config.small_tags;
   header->geometry = config.geometry;
   header->magic = Header::kMagic;
   return segment;
 }
 
 Result<std::shared_ptr<Segment>> Segment::map(Fd fd, const GroupConfig& config) {
-  const Layout layout(static_cast<uint32_t>(config.ranks.size()), config.tags, config.geometry);
-  struct stat info {};
-  if (fstat(fd.get(), &info) != 0) return sys_error("shared memory: fstat");
-  if (info.st_size < 0 || static_cast<uint64_t>(info.st_size) != layout.bytes())
-    return error(
-        hktRemoteError,
-        "shared memory of rank %d has %lld bytes, %llu are expected: do all ranks have the same HOCKET_* settings?",
-        config.ranks[0], static_cast<long long>(info.st_size), static_cast<unsigned long long>(layout.bytes()));
-  std::shared_ptr<Segment> segment(new Segment(std::move(fd), config, layout));
+  HKT_ASSIGN(std::shared_ptr<File> file, File::open(std::move(fd), config.backing, config.nonce));
+  return map(std::move(file), File::kFirst, config);
+}
+
+Result<std::shared_ptr<Segment>> Segment::map(std::shared_ptr<File> file, uint64_t offset, const GroupConfig& config) {
+  const uint64_t size = file->size();
+  std::shared_ptr<Segment> segment(new Segment(std::move(file), offset, config));
+  const Layout& layout = segment->layout_;
+  // The header is safe to read if it lies in the file; it tells whether the rest is what is expected.
+  if (size < offset + sizeof(Header))
+    return error(hktRemoteError, "shared memory of rank %d ends before its header", config.ranks[0]);
   HKT_TRY(segment->map_memory());
   const Header& h = segment->header();
-  const char* wrong = h.magic != Header::kMagic                                 ? "magic number"
-                      : h.version != Header::kVersion                           ? "version"
-                      : h.nonce != config.nonce                                 ? "job"
-                      : h.ranks != config.ranks.size() || h.tags != config.tags ? "group"
-                      : !(h.geometry == config.geometry)                        ? "ring geometry"
-                                                                                : nullptr;
+  const char* wrong = h.magic != Header::kMagic       ? "magic number"
+                      : h.version != Header::kVersion ? "version"
+                      : h.nonce != config.nonce       ? "job"
+                                                      : nullptr;
   if (wrong != nullptr)
     return error(hktRemoteError,
                  "shared memory of rank %d has another %s: do all ranks run the same version of Hocket?",
+                 config.ranks[0], wrong);
+  wrong = h.ranks != config.ranks.size()                                        ? "number of ranks"
+          : h.tags != config.tags || h.small_tags != config.small_tags          ? "number of links"
+          : !(h.geometry == config.geometry)                                    ? "ring geometry"
+          : h.bytes != layout.bytes() || size < offset + layout.control_bytes() ? "size"
+                                                                                : nullptr;
+  if (wrong != nullptr)
+    return error(hktRemoteError,
+                 "shared memory of rank %d has another %s than expected: do all ranks have the same HOCKET_* settings?",
                  config.ranks[0], wrong);
   return segment;
 }
@@ -199,13 +163,11 @@ Segment::~Segment() {
 }
 
 Status Segment::join(int index) {
-  struct flock lock = lock_of(index, F_WRLCK);
-  const bool locked = !own(index) && fcntl(fd(), F_SETLK, &lock) == 0;
-  if (!locked && !own(index) && errno != EAGAIN && errno != EACCES)
-    return sys_error("shared memory: cannot lock a file");
-  if (!locked)
+  const int seat = seats_[static_cast<size_t>(index)];
+  if (own(index))
     return error(hktInternalError,
                  "shared memory: place %d of the group is taken already (two processes with one rank?)", index);
+  HKT_TRY(file_->hold(seat));
   own_[static_cast<size_t>(index)].store(true, std::memory_order_release);
   block(index).pid.store(getpid(), std::memory_order_relaxed);
   // Release: whoever sees this rank present finds its lock (the kernel orders it) and its pid.
@@ -215,12 +177,15 @@ Status Segment::join(int index) {
 
 void Segment::leave(int index) {
   if (getpid() != creator_pid_ || !own(index)) return;
-  own_[static_cast<size_t>(index)].store(false, std::memory_order_release);
-  // Before the lock goes: a peer that finds the lock free looks here once more.
-  block(index).state.store(RankBlock::kLeft, std::memory_order_release);
   block(index).bell.disarm();
-  struct flock lock = lock_of(index, F_UNLCK);
-  fcntl(fd(), F_SETLK, &lock);  // cannot fail; closing the file would do the same
+  // Before the lock goes: a peer that finds the lock free looks here once more. Before own_ is cleared: a rank of this
+  // process would find no lock either.
+  block(index).state.store(RankBlock::kLeft, std::memory_order_release);
+  own_[static_cast<size_t>(index)].store(false, std::memory_order_release);
+  // Acquire and release: whoever is last gives the memory back after all others are through with it.
+  if (header().gone.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(ranks_))
+    file_->give_back(offset_, layout_.bytes());
+  file_->release(seats_[static_cast<size_t>(index)]);
 }
 
 Segment::Presence Segment::presence(int index) const {
@@ -228,15 +193,13 @@ Segment::Presence Segment::presence(int index) const {
   const uint32_t before = state.load(std::memory_order_acquire);
   if (before == RankBlock::kAbsent) return Presence::absent;
   if (before == RankBlock::kLeft) return Presence::left;
-  if (own(index)) return Presence::present;
-  struct flock lock = lock_of(index, F_WRLCK);
-  if (fcntl(fd(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK) return Presence::present;
+  if (own(index) || file_->held(seats_[static_cast<size_t>(index)])) return Presence::present;
   return state.load(std::memory_order_acquire) == RankBlock::kLeft ? Presence::left : Presence::dead;
 }
 
 Result<unsigned char*> Segment::ring(int from, int to, uint16_t tag) {
   const uint64_t offset = layout_.ring(from, to, tag);
-  if (backing_ == Backing::memfd) HKT_TRY(reserve(fd(), offset, layout_.ring_bytes()));
+  if (!reserved_) HKT_TRY(file_->reserve(offset_ + offset, layout_.ring_bytes(tag)));
   return base_ + offset;
 }
 

@@ -40,7 +40,7 @@ Result<Link> ShmTransport::open(int from, int to, uint16_t tag) {
   HKT_ASSIGN(unsigned char* ring, segment_->ring(from, to, tag));
   Link::Setup setup;
   setup.ring = ring;
-  setup.geometry = config_.geometry;
+  setup.geometry = config_.geometry_of(tag);
   setup.far_bell = &segment_->block(from == me_ ? to : from).bell;
   setup.fence = config_.fence;
   return Link(setup);

@@ -11,8 +11,6 @@
 namespace hocket::tcp {
 namespace {
 
-constexpr int kAcceptsAtOnce = 64;
-
 Status report(int epoll, int op, int fd, uint32_t events) {
   epoll_event e{};
   e.events = events;  // data stays 0: the connector's
@@ -22,46 +20,13 @@ Status report(int epoll, int op, int fd, uint32_t events) {
 
 }  // namespace
 
-Status Connector::listen(const std::vector<Address>& addresses, int epoll) {
-  epoll_ = epoll;
-  std::string why;
-  for (Address address : addresses) {
-    if (listeners_.size() == kMaxAddresses) {
-      HKT_INFO(net, config_.log, "only %zu of %zu network addresses are used", kMaxAddresses, addresses.size());
-      break;
-    }
-    address.set_port(0);
-    Result<Fd> made = listen_on(address);
-    if (!made) {
-      // One address that cannot be used (being configured, say) is no reason to give up; to have none is.
-      HKT_WARN(net, config_.log, "this address is left out: %s", made.error().text.c_str());
-      why = made.error().text;
-      continue;
-    }
-    HKT_ASSIGN(const Address bound, local_address(made->get()));
-    HKT_TRY(report(epoll_, EPOLL_CTL_ADD, made->get(), EPOLLIN));
-    listeners_.push_back(std::move(*made));
-    addresses_.push_back(bound);
-  }
-  if (listeners_.empty())
-    return error(hktSystemError, "rank %d has no network address to listen on%s%s", config_.rank,
-                 why.empty() ? "" : ": ", why.c_str());
-  return {};
-}
-
-std::string Connector::contact() const {
-  std::string bytes(1, static_cast<char>(addresses_.size()));
-  for (const Address& a : addresses_) bytes += a.encode();
-  return bytes;
-}
-
 Result<std::vector<Address>> Connector::parse_contact(std::string_view bytes) {
   std::vector<Address> out;
   if (bytes.empty()) return out;
   const auto count = static_cast<unsigned char>(bytes[0]);
   bytes.remove_prefix(1);
-  if (count == 0 || count > kMaxAddresses)
-    return error(hktRemoteError, "%u addresses, expected 1 to %zu", unsigned{count}, kMaxAddresses);
+  if (count == 0 || count > Port::kMaxAddresses)
+    return error(hktRemoteError, "%u addresses, expected 1 to %zu", unsigned{count}, Port::kMaxAddresses);
   for (unsigned i = 0; i < count; ++i) {
     const auto address = Address::decode(bytes);
     if (!address || address->port() == 0)
@@ -99,7 +64,7 @@ Status Connector::try_next(Dial& d, int64_t now) {
     d.next_at = now;
     return {};
   }
-  HKT_TRY(report(epoll_, EPOLL_CTL_ADD, started->get(), EPOLLOUT));
+  HKT_TRY(report(config_.epoll, EPOLL_CTL_ADD, started->get(), EPOLLOUT));
   Pending p;
   p.fd = std::move(*started);
   p.peer = to;
@@ -142,42 +107,35 @@ void Connector::note_failure(int rank, const Address& address, const std::string
     d->failures += format("%s%s %s", d->failures.empty() ? "" : "; ", address.text().c_str(), why.c_str());
 }
 
-void Connector::drop(const Pending& p, const char* why) {
-  HKT_INFO(net, config_.log, "dropped a connection from %s: %s", p.peer.text().c_str(), why);
+void Connector::drop(const Address& peer, const char* why) {
+  HKT_INFO(net, config_.log, "dropped a connection from %s: %s", peer.text().c_str(), why);
 }
 
-void Connector::accept_all(Events& events, int64_t now) {
-  for (const Fd& listener : listeners_) {
-    for (int i = 0; i < kAcceptsAtOnce; ++i) {
-      Address peer;
-      Result<Fd> accepted = accept_on(listener.get(), &peer);
-      if (!accepted) {
-        events.failed.push_back({config_.rank, std::move(accepted.error())});
-        break;
-      }
-      if (!*accepted) break;
-      if (Status s = report(epoll_, EPOLL_CTL_ADD, accepted->get(), EPOLLIN); !s) {
-        events.failed.push_back({config_.rank, std::move(s.error())});
-        break;
-      }
-      Pending p;
-      p.fd = std::move(*accepted);
-      p.peer = peer;
-      p.state = State::accepted;
-      p.since = now;
-      pending_.push_back(std::move(p));
-    }
+// Somebody who knows the nonce has connected and said hello.
+void Connector::welcome(Port::Visitor& visitor, Events& events) {
+  const Hello& h = visitor.hello;
+  const auto me = static_cast<uint32_t>(config_.rank);
+  const bool watch = h.purpose == static_cast<uint32_t>(Purpose::watch);
+  if (h.rank >= static_cast<uint32_t>(config_.nranks) || (watch ? h.rank >= me : h.rank <= me)) {
+    drop(visitor.peer, "its rank is none that connects to this one");
+    return;
   }
-  // Strays beyond the limit go, oldest first; ranks say hello at once and are soon no longer among them.
-  const auto stranger = [](const Pending& p) { return p.state == State::accepted; };
-  auto n = static_cast<size_t>(std::count_if(pending_.begin(), pending_.end(), stranger));
-  for (; n > kMaxStrays + static_cast<size_t>(config_.nranks); --n) {
-    auto oldest = pending_.end();
-    for (auto p = pending_.begin(); p != pending_.end(); ++p)
-      if (stranger(*p) && (oldest == pending_.end() || p->since < oldest->since)) oldest = p;
-    drop(*oldest, "too many that have not said hello");
-    pending_.erase(oldest);
+  Pending p;
+  p.fd = std::move(visitor.fd);
+  p.peer = visitor.peer;
+  p.rank = static_cast<int>(h.rank);
+  p.since = now_ns();
+  if (Status s = report(config_.epoll, EPOLL_CTL_ADD, p.fd.get(), EPOLLIN); !s) {
+    events.failed.push_back({config_.rank, std::move(s.error())});
+    return;
   }
+  if (Status s = check_hello(h, p.rank); !s) {
+    (void)say_hello(p, Purpose::carry);  // so that they see it, too
+    events.failed.push_back({p.rank, std::move(s.error())});
+    return;
+  }
+  p.state = watch ? State::watched : State::answered;
+  if (watch || say_hello(p, Purpose::carry)) pending_.push_back(std::move(p));
 }
 
 bool Connector::say_hello(const Pending& p, Purpose purpose) const {
@@ -231,7 +189,7 @@ Connector::Step Connector::advance_connected(Pending& p) {
     note_failure(p.rank, p.peer, s.error().text);
     return Step::drop;
   }
-  if (!say_hello(p, d->purpose) || !report(epoll_, EPOLL_CTL_MOD, p.fd.get(), EPOLLIN)) {
+  if (!say_hello(p, d->purpose) || !report(config_.epoll, EPOLL_CTL_MOD, p.fd.get(), EPOLLIN)) {
     note_failure(p.rank, p.peer, "closed at once");
     return Step::drop;
   }
@@ -246,55 +204,31 @@ Connector::Step Connector::read_hello(Pending& p, Events& events) {
   bool alive = true;
   if (!fill(p, sizeof(Hello), &alive)) {
     if (alive) return Step::keep;
-    if (p.state == State::said) note_failure(p.rank, p.peer, "closed before its hello: not of this job");
+    note_failure(p.rank, p.peer, "closed before its hello: not of this job");
     return Step::drop;
   }
   Hello h;
   std::memcpy(&h, p.bytes.data(), sizeof h);
   p.got = 0;
+  // Of two addresses that answered in one round the first is taken.
+  if (std::any_of(events.made.begin(), events.made.end(), [&](const Made& m) { return m.rank == p.rank; }))
+    return Step::drop;
   const bool ours = h.magic == kMagic && h.auth == 0 && h.nonce == config_.nonce;
-  const auto me = static_cast<uint32_t>(config_.rank);
-  if (p.state == State::said) {
-    // Of two addresses that answered in one round the first is taken.
-    if (std::any_of(events.made.begin(), events.made.end(), [&](const Made& m) { return m.rank == p.rank; }))
-      return Step::drop;
-    if (!ours || h.rank != static_cast<uint32_t>(p.rank)) {
-      note_failure(p.rank, p.peer, ours ? format("rank %u answers there", h.rank) : "not of this job");
-      return Step::drop;
-    }
-    if (Status s = check_hello(h, p.rank); !s) {
-      events.failed.push_back({p.rank, std::move(s.error())});
-      return Step::failed;
-    }
-    Header go;
-    go.epoch = config_.limits.epoch;
-    go.kind = Kind::go;
-    Result<size_t> sent = send_some(p.fd.get(), &go, sizeof go);
-    if (sent && *sent == sizeof go) return Step::made;
-    note_failure(p.rank, p.peer, "closed after its hello");
+  if (!ours || h.rank != static_cast<uint32_t>(p.rank)) {
+    note_failure(p.rank, p.peer, ours ? format("rank %u answers there", h.rank) : "not of this job");
     return Step::drop;
   }
-  if (!ours) {
-    drop(p, "not of this job");
-    return Step::drop;
-  }
-  const bool watch = h.purpose == static_cast<uint32_t>(Purpose::watch);
-  if (h.rank >= static_cast<uint32_t>(config_.nranks) || (watch ? h.rank >= me : h.rank <= me)) {
-    drop(p, "its rank is none that connects to this one");
-    return Step::drop;
-  }
-  p.rank = static_cast<int>(h.rank);
   if (Status s = check_hello(h, p.rank); !s) {
-    (void)say_hello(p, Purpose::carry);  // so that they see it, too
     events.failed.push_back({p.rank, std::move(s.error())});
     return Step::failed;
   }
-  if (watch) {
-    p.state = State::watched;
-    return Step::keep;
-  }
-  p.state = State::answered;
-  return say_hello(p, Purpose::carry) ? Step::keep : Step::drop;
+  Header go;
+  go.epoch = config_.limits.epoch;
+  go.kind = Kind::go;
+  Result<size_t> sent = send_some(p.fd.get(), &go, sizeof go);
+  if (sent && *sent == sizeof go) return Step::made;
+  note_failure(p.rank, p.peer, "closed after its hello");
+  return Step::drop;
 }
 
 Connector::Step Connector::read_go(Pending& p) {
@@ -303,7 +237,7 @@ Connector::Step Connector::read_go(Pending& p) {
   Header go;
   std::memcpy(&go, p.bytes.data(), sizeof go);
   if (go.kind == Kind::go && go.epoch == config_.limits.epoch && go.length == 0) return Step::made;
-  drop(p, "no go after its hello");
+  drop(p.peer, "no go after its hello");
   return Step::drop;
 }
 
@@ -312,7 +246,6 @@ Connector::Step Connector::advance(Pending& p, short revents, Events& events) {
     case State::connecting:
       return revents == 0 ? Step::keep : advance_connected(p);
     case State::said:
-    case State::accepted:
       return revents == 0 ? Step::keep : read_hello(p, events);
     case State::answered:
       return revents == 0 ? Step::keep : read_go(p);
@@ -333,9 +266,9 @@ Connector::Step Connector::advance(Pending& p, short revents, Events& events) {
   return Step::failed;
 }
 
-void Connector::progress(Events& events) {
+void Connector::progress(Events& events, std::vector<Port::Visitor>& visitors) {
   const int64_t now = now_ns();
-  accept_all(events, now);
+  for (Port::Visitor& v : visitors) welcome(v, events);
   polls_.clear();
   for (const Pending& p : pending_)
     polls_.push_back({p.fd.get(), static_cast<short>(p.state == State::connecting ? POLLOUT : POLLIN), 0});
@@ -343,10 +276,6 @@ void Connector::progress(Events& events) {
   for (size_t i = pending_.size(); i-- > 0;) {
     Pending& p = pending_[i];
     Step step = advance(p, polls_[i].revents, events);
-    if (step == Step::keep && p.state == State::accepted && now - p.since > kStrayNs) {
-      drop(p, "no hello in time");
-      step = Step::drop;
-    }
     if (step == Step::keep && p.state == State::connecting && now - p.since > kConnectNs) {
       note_failure(p.rank, p.peer, "does not answer");
       if (Dial* d = find_dial(p.rank); d != nullptr) d->inconclusive = true;

@@ -41,6 +41,9 @@ class Inbox {
   // Messages of (peer -> me, tag) that the consumer has done with, as it published.
   uint64_t credit(uint16_t tag) const { return rings_[tag].memory.credit().load(std::memory_order_relaxed); }
 
+  // A message of (peer -> me, tag) has come, popped or not.
+  bool arrived(uint16_t tag) const { return rings_[tag].arrived != 0; }
+
   // Takes what is there, until a message is complete or the socket is empty. An error: the peer does not speak the
   // protocol; do not call again.
   Result<Got> receive(int fd, Stage& stage, Sink& sink);

@@ -55,13 +55,14 @@ Status TcpTransport::Peer::control(const Header& header, const unsigned char* pa
                static_cast<unsigned>(header.kind));
 }
 
-TcpTransport::TcpTransport(const Config& config, Fd epoll, Fd wake)
+TcpTransport::TcpTransport(const Config& config, std::shared_ptr<Port> port, Fd epoll, Fd wake)
     : config_(config),
       limits_{config.geometry, config.tags, config.epoch},
       pid_(getpid()),
+      port_(std::move(port)),
       epoll_(std::move(epoll)),
       wake_(std::move(wake)),
-      connector_({config.rank, config.nranks, config.nonce, limits_, config.log}) {
+      connector_({config.rank, config.nranks, config.nonce, limits_, config.log, epoll_.get()}) {
   const auto n = static_cast<size_t>(config.nranks);
   peers_.resize(n);
   up_.reserve(n);
@@ -69,6 +70,11 @@ TcpTransport::TcpTransport(const Config& config, Fd epoll, Fd wake)
 }
 
 Result<std::unique_ptr<TcpTransport>> TcpTransport::listen(const Config& config) {
+  HKT_ASSIGN(std::shared_ptr<Port> port, Port::listen(config.addresses, {config.rank, config.nranks, config.log}));
+  return share(config, std::move(port));
+}
+
+Result<std::unique_ptr<TcpTransport>> TcpTransport::share(const Config& config, std::shared_ptr<Port> port) {
   HKT_TRY(check_geometry(config.geometry));
   if (config.nranks < 1 || config.nranks > 65536 || config.rank < 0 || config.rank >= config.nranks)
     return error(hktInvalidArgument, "rank %d of %d: TCP links carry ranks 0 to 65535", config.rank, config.nranks);
@@ -83,21 +89,18 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::listen(const Config& config)
   e.events = EPOLLIN;
   if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &e) != 0)
     return sys_error("cannot have an eventfd watched by epoll");
-  std::unique_ptr<TcpTransport> t(new TcpTransport(config, std::move(epoll), std::move(wake)));
-  const TurnLock lock(t->turn_);
-  HKT_TRY(t->connector_.listen(config.addresses, t->epoll_.get()));
+  std::unique_ptr<TcpTransport> t(new TcpTransport(config, std::move(port), std::move(epoll), std::move(wake)));
+  t->port_->open_door(config.nonce, t->wake_.get());
   return t;
 }
 
 TcpTransport::~TcpTransport() {
-  if (getpid() != pid_) return;  // a forked child: the connections are its parent's
-  const TurnLock lock(turn_);
-  say_goodbye();
-}
-
-std::string TcpTransport::contact() const {
-  const TurnLock lock(turn_);
-  return connector_.contact();
+  if (getpid() != pid_) return;  // a forked child: connections and door are its parent's
+  {
+    const TurnLock lock(turn_);
+    say_goodbye();
+  }
+  port_->close_door(config_.nonce);
 }
 
 Status TcpTransport::set_contacts(const std::vector<std::string>& by_rank) {
@@ -138,7 +141,8 @@ Result<Link> TcpTransport::open(int rank, uint16_t tag, End end) {
     return error(hktInvalidUsage, "TCP link %u between ranks %d and %d was opened twice", unsigned{tag}, config_.rank,
                  rank);
   HKT_ASSIGN(unsigned char* const ring, end == End::send ? p.out.open(tag) : p.in.open(tag));
-  HKT_TRY(want(p));
+  // What a peer had sent before it left is there to be popped; for all else it must be connected.
+  if (end == End::send || !p.in.arrived(tag)) HKT_TRY(want(p));
   opened |= bit;
   Link::Setup setup;
   setup.ring = ring;
@@ -253,15 +257,15 @@ bool TcpTransport::receive_ready() {
   }
   std::array<epoll_event, 32> events;
   const int n = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-  bool visitors = false;
+  bool others = false;  // the eventfd, or a connection that is being made
   for (int i = 0; i < n; ++i) {
     auto* p = static_cast<Peer*>(events[static_cast<size_t>(i)].data.ptr);
     if (p == nullptr)
-      visitors = true;
+      others = true;
     else if (p->state == Peer::State::up)
       moved |= receive(*p);
   }
-  if (visitors) look_around();
+  if (others) look_around();
   return moved;
 }
 
@@ -291,6 +295,7 @@ void TcpTransport::reclaim() {
 void TcpTransport::poll_set(std::vector<pollfd>& fds) const {
   const TurnLock lock(turn_);
   fds.push_back({epoll_.get(), POLLIN, 0});
+  fds.push_back({port_->fd(), POLLIN, 0});
   for (const Peer* p : queued_)
     if (p->state == Peer::State::up && p->send_error.empty()) fds.push_back({p->fd.get(), POLLOUT, 0});
 }
@@ -308,7 +313,10 @@ void TcpTransport::look_around() {
 void TcpTransport::connect() {
   events_.made.clear();
   events_.failed.clear();
-  connector_.progress(events_);
+  visitors_.clear();
+  if (Status s = port_->receive(config_.nonce, visitors_); !s)
+    events_.failed.push_back({config_.rank, std::move(s.error())});
+  connector_.progress(events_, visitors_);
   for (Connector::Made& made : events_.made) adopt(made);
   for (Connector::Failed& failed : events_.failed) blame(failed.rank, failed.error.code, std::move(failed.error.text));
 }

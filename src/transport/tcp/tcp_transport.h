@@ -5,6 +5,8 @@
 // always has
 //   room for what arrives, never stops reading, and no link waits for another one of the same pair.
 // - Connections are made on demand, by the higher rank of a pair, when either end of a link between the two is opened.
+// - The Port is shared with the communicators made from this one, and nothing else is: each has its own connections, so
+//   threads of different communicators never wait for one another.
 // - Threads: the communicator's own, except raise(), which any thread may call.
 // - Errors of a peer (it died, it speaks nonsense, it cannot be reached) show in fault() and name it; the first one
 // stays.
@@ -29,6 +31,7 @@
 #include "transport/tcp/connector.h"
 #include "transport/tcp/inbox.h"
 #include "transport/tcp/outbox.h"
+#include "transport/tcp/port.h"
 #include "transport/tcp/turn.h"
 #include "transport/transport.h"
 
@@ -37,11 +40,11 @@ namespace hocket::tcp {
 struct Config {
   int rank = 0;
   int nranks = 1;
-  uint64_t nonce = 0;  // the job's secret: connections that do not know it are dropped
+  uint64_t nonce = 0;  // the communicator's secret: connections that do not know it are dropped
   uint32_t epoch = 1;  // of the communicator, the same on all ranks
   RingGeometry geometry;
   uint16_t tags = 4;               // links per ordered pair of ranks, at most kMaxTags
-  std::vector<Address> addresses;  // of this rank, to listen on, best first; ports are ignored
+  std::vector<Address> addresses;  // of this rank, to listen on, best first; ports are ignored; for listen() only
   LogId log;
 };
 
@@ -49,12 +52,15 @@ class TcpTransport final : public Transport, private Pump {
  public:
   // Listens; ready to be connected to. The other ranks need contact().
   static Result<std::unique_ptr<TcpTransport>> listen(const Config& config);
+  // The same at a port that this rank has already.
+  static Result<std::unique_ptr<TcpTransport>> share(const Config& config, std::shared_ptr<Port> port);
   // Says goodbye and sees to it that all that was sent arrives, or that 5 s have passed (0.5 s after a fault).
   ~TcpTransport() override;
   TcpTransport(const TcpTransport&) = delete;
   TcpTransport& operator=(const TcpTransport&) = delete;
 
-  std::string contact() const;
+  const std::shared_ptr<Port>& port() const { return port_; }
+  std::string contact() const { return port_->contact(); }
   // Every rank's contact() by rank, an empty one for a rank without TCP. Once, before the first open.
   Status set_contacts(const std::vector<std::string>& by_rank) HKT_EXCLUDES(turn_);
 
@@ -90,7 +96,7 @@ class TcpTransport final : public Transport, private Pump {
   static constexpr int64_t kGoodbyeNs = 5'000'000'000;
   static constexpr int64_t kFaultGoodbyeNs = 500'000'000;
 
-  TcpTransport(const Config& config, Fd epoll, Fd wake);
+  TcpTransport(const Config& config, std::shared_ptr<Port> port, Fd epoll, Fd wake);
   void pushed(Link& link, uint32_t bytes, const void* lent) override HKT_EXCLUDES(turn_);
   void popped(Link& link) override HKT_EXCLUDES(turn_);
 
@@ -119,10 +125,12 @@ class TcpTransport final : public Transport, private Pump {
   const Limits limits_;
   const pid_t pid_;
   mutable Turn turn_;
-  const Fd epoll_;  // reports everything there is to read or to accept
-  const Fd wake_;   // an eventfd in epoll_: written by raise()
+  const std::shared_ptr<Port> port_;
+  const Fd epoll_;  // reports everything there is to read on this communicator's connections
+  const Fd wake_;   // an eventfd in epoll_: written by raise(), and when another thread has found a visitor
   Connector connector_ HKT_GUARDED_BY(turn_);
   Connector::Events events_ HKT_GUARDED_BY(turn_);
+  std::vector<Port::Visitor> visitors_ HKT_GUARDED_BY(turn_);
   std::vector<std::vector<Address>> contacts_ HKT_GUARDED_BY(turn_);  // by rank
   std::vector<std::unique_ptr<Peer>> peers_ HKT_GUARDED_BY(turn_);    // by rank, made on demand
   std::vector<Peer*> up_ HKT_GUARDED_BY(turn_);                       // connected

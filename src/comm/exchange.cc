@@ -1,0 +1,226 @@
+#include "comm/exchange.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/text.h"
+#include "comm/pack.h"
+#include "comm/roster.h"
+
+namespace hocket {
+namespace {
+
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of one message; what says more is broken
+
+// Never 0, which is what an unused slot holds.
+uint32_t mix(uint64_t a, uint64_t b) {
+  const uint64_t h = (std::rotl(a * 0x9e3779b97f4a7c15u, 31) ^ b) * 0xd6e8feb86659fd93u;
+  const auto s = static_cast<uint32_t>(h >> 32);
+  return s != 0 ? s : 1;
+}
+
+std::vector<int> everybody(int nranks) {
+  std::vector<int> ranks;
+  for (int r = 0; r < nranks; ++r) ranks.push_back(r);
+  return ranks;
+}
+
+}  // namespace
+
+// Watches over an exchange of some ranks: the others may be anywhere, so calls are not compared.
+class Exchange::OfSome final : public Supervisor {
+ public:
+  OfSome(Communicator& comm, std::vector<int> members, const char* what, Deadline deadline)
+      : watch_(comm.watch_), parts_(comm.parts_), members_(std::move(members)), what_(what), deadline_(deadline) {}
+
+  Status check(const Waiting& waiting) override {
+    HKT_TRY(watch_.look());
+    const Blocked blocked = waiting.blocked();
+    if (!blocked.mismatched.empty())
+      return watch_.fail(
+          {hktMismatch, blocked.mismatched.front(), 0,
+           format("%s on rank %d does not match that on rank %d: all of its ranks must pass the same "
+                  "ranks in the same order and the same tag; rank %d has ranks %s",
+                  what_, parts_.rank, blocked.mismatched.front(), parts_.rank, number_list(members_).c_str())});
+    for (const int p : blocked.peers)
+      if (has_left(p, waiting, *parts_.route[static_cast<size_t>(p)]))
+        return watch_.fail(
+            {hktRemoteError, p, 0,
+             format("rank %d has destroyed its communicator, but rank %d waits for it in %s", p, parts_.rank, what_)});
+    if (!deadline_.passed() || blocked.peers.empty()) return {};
+    return watch_.fail({hktTimeout, blocked.peers.front(), 0,
+                        format("%s on rank %d: nothing came from rank %s in time, which has not called it or waits "
+                               "itself; all of ranks %s must call it",
+                               what_, parts_.rank, number_list(blocked.peers).c_str(), number_list(members_).c_str())});
+  }
+
+ private:
+  Watch& watch_;
+  const Parts& parts_;
+  const std::vector<int> members_;
+  const char* const what_;
+  const Deadline deadline_;
+};
+
+// Bytes to one member and bytes from another at the same time: neither waits for the other to be read first.
+class Exchange::Round final : public Waiting {
+ public:
+  struct End {
+    Link* link;
+    int rank;
+  };
+  Round(End to, End from, uint32_t signature, const std::string& out)
+      : to_(to), from_(from), signature_(signature), out_(out) {}
+
+  bool poll() override {
+    const bool sent = send(), received = receive();
+    return sent || received;
+  }
+  Blocked blocked() const override {
+    Blocked b;
+    if (!received() && !from_.link->pop_ready(signature_)) {
+      uint32_t theirs = 0;
+      b.peers.push_back(from_.rank);
+      if (from_.link->pop_mismatch(signature_, &theirs)) b.mismatched.push_back(from_.rank);
+    }
+    if (!sent() && !to_.link->push_ready()) b.peers.push_back(to_.rank);
+    std::sort(b.peers.begin(), b.peers.end());
+    b.peers.erase(std::unique(b.peers.begin(), b.peers.end()), b.peers.end());
+    return b;
+  }
+  bool done() const { return sent() && received(); }
+  bool broken() const { return broken_; }
+  std::string take() { return std::move(in_); }
+
+ private:
+  static constexpr uint64_t kHead = sizeof(uint64_t);  // a message of its own before the bytes: how many they are
+
+  bool sent() const { return head_sent_ && sent_ == out_.size(); }
+  bool received() const { return broken_ || (head_received_ && received_ == in_.size()); }
+  bool send() {
+    bool moved = false;
+    for (; !sent() && to_.link->push_ready(); moved = true) {
+      if (!head_sent_) {
+        const uint64_t size = out_.size();
+        std::memcpy(to_.link->push_begin(kHead), &size, kHead);
+        to_.link->push(kHead, signature_);
+        head_sent_ = true;
+        continue;
+      }
+      const uint64_t n = std::min<uint64_t>(out_.size() - sent_, to_.link->slot_bytes());
+      std::memcpy(to_.link->push_begin(n), out_.data() + sent_, n);
+      to_.link->push(n, signature_);
+      sent_ += n;
+    }
+    return moved;
+  }
+  bool receive() {
+    bool moved = false;
+    for (; !received() && from_.link->pop_ready(signature_); moved = true) {
+      if (!head_received_) {
+        uint64_t size = 0;
+        std::memcpy(&size, from_.link->pop_begin(kHead), kHead);
+        broken_ = size > kMostBytes;
+        if (!broken_) in_.resize(size);
+        head_received_ = true;
+      } else {
+        const uint64_t n = std::min<uint64_t>(in_.size() - received_, from_.link->slot_bytes());
+        std::memcpy(in_.data() + received_, from_.link->pop_begin(n), n);
+        received_ += n;
+      }
+      from_.link->pop();
+    }
+    return moved;
+  }
+
+  const End to_, from_;
+  const uint32_t signature_;
+  const std::string& out_;
+  std::string in_;
+  uint64_t sent_ = 0, received_ = 0;
+  bool head_sent_ = false, head_received_ = false, broken_ = false;
+};
+
+Exchange::Exchange(Communicator& comm) : comm_(comm), busy_(comm.in_call_) {}
+
+Status Exchange::admit() const {
+  if (!busy_.mine() || comm_.guard_.in_child() || comm_.watch_.failed()) return comm_.refuse(busy_.mine());
+  return {};
+}
+
+Result<std::unique_ptr<Exchange>> Exchange::of_all(Communicator& comm, Meeting meeting, int64_t timeout_ms) {
+  std::unique_ptr<Exchange> e(new Exchange(comm));
+  HKT_TRY(e->admit());
+  CallRecord record;
+  record.collective = static_cast<uint32_t>(meeting);
+  comm.announce(record, timeout_ms, nullptr);
+  e->seal_ = record.signature;
+  e->waiter_ = comm.make_waiter(comm.watch_);
+  e->narrow(everybody(comm.size()));
+  return e;
+}
+
+Result<std::unique_ptr<Exchange>> Exchange::of_some(Communicator& comm, std::vector<int> members, uint64_t seal,
+                                                    const char* what, Deadline deadline) {
+  std::unique_ptr<Exchange> e(new Exchange(comm));
+  HKT_TRY(e->admit());
+  e->seal_ = mix(seal, comm.parts_.epoch);
+  e->own_ = std::make_unique<OfSome>(comm, members, what, deadline);
+  e->waiter_ = comm.make_waiter(*e->own_);
+  e->narrow(std::move(members));
+  return e;
+}
+
+void Exchange::narrow(std::vector<int> members) {
+  members_ = std::move(members);
+  me_ = static_cast<size_t>(std::find(members_.begin(), members_.end(), comm_.rank()) - members_.begin());
+}
+
+Result<std::string> Exchange::swap(size_t to, size_t from, const std::string& mine) {
+  const auto end = [&](size_t member, std::map<uint64_t, Link>& links) -> Result<Round::End> {
+    const int rank = members_[member];
+    HKT_ASSIGN(Link * link, comm_.link(Peer{static_cast<uint32_t>(rank), kExchangeTag, 0}, links));
+    return Round::End{link, rank};
+  };
+  HKT_ASSIGN(const Round::End out, end(to, comm_.send_));
+  HKT_ASSIGN(const Round::End in, end(from, comm_.recv_));
+  Round round(out, in, signature_, mine);
+  (void)round.poll();
+  while (!round.done()) HKT_TRY(waiter_->wait(round));
+  if (round.broken())
+    return comm_.watch_.fail({hktRemoteError, in.rank, 0, format("rank %d sent what makes no sense", in.rank)});
+  return round.take();
+}
+
+// Round by round, everybody has twice as many blocks: those of itself and of the members before it.
+Result<std::vector<std::string>> Exchange::all_gather(const std::string& mine) {
+  signature_ = mix(seal_, ++stage_);
+  const size_t n = members_.size();
+  std::vector<std::string> blocks{mine};  // blocks[k] is of member me - k
+  for (size_t distance = 1; distance < n; distance *= 2) {
+    const size_t count = std::min(distance, n - distance);
+    Packer out;
+    for (size_t k = 0; k < count; ++k) out.text(blocks[k]);
+    const size_t from = (me_ + n - distance) % n;
+    HKT_ASSIGN(const std::string got, swap((me_ + distance) % n, from, out.bytes()));
+    Unpacker in(got);
+    for (size_t k = 0; k < count; ++k) {
+      blocks.emplace_back();
+      if (!in.text(blocks.back(), kMostBytes))
+        return comm_.watch_.fail(
+            {hktRemoteError, members_[from], 0, format("rank %d sent what makes no sense", members_[from])});
+    }
+  }
+  HKT_TRY(waiter_->flush());
+  std::vector<std::string> all(n);
+  for (size_t k = 0; k < n; ++k) all[(me_ + n - k) % n] = std::move(blocks[k]);
+  return all;
+}
+
+void Exchange::finalize_communicator() {
+  comm_.finalized_.store(true, std::memory_order_release);
+  busy_.keep();
+}
+
+}  // namespace hocket
