@@ -32,6 +32,29 @@ const char* broadcast_planner(const Facts& f, uint64_t bytes) {
   return f.nranks > 2 && bytes >= filled && !(f.oversubscribed && f.hosts == 1) ? "chain" : "binomial";
 }
 
+// Without measurements of their own: flat plans where all ranks share memory, few hops for small data, and what sends
+// each byte once for large data.
+const char* other_planner(const Facts& f, Collective collective, uint64_t bytes) {
+  const bool small = bytes <= 64 * KiB, flat = f.hosts == 1 && f.nranks <= 16;
+  switch (collective) {
+    case Collective::reduce:
+      return flat && small ? "flat" : small || f.nranks == 2 ? "binomial" : "chain";
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+      return flat ? "direct" : small ? "circulant" : "ring";
+    case Collective::all_to_all:
+      return flat ? "direct" : small ? "bruck" : "pairwise";
+    case Collective::gather:
+    case Collective::scatter:
+      return flat || !small ? "flat" : "binomial";
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::barrier:
+      break;
+  }
+  return "";
+}
+
 Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
   Choice c;
   const char* name = "dissemination";
@@ -43,6 +66,9 @@ Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
       name = broadcast_planner(f, bytes);
       break;
     case Collective::barrier:
+      break;
+    default:
+      name = other_planner(f, collective, bytes);
       break;
   }
   c.planner = find_planner(collective, name);

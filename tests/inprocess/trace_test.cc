@@ -7,6 +7,7 @@ namespace {
 
 TEST(Trace, EqualsThePlan) {
   for (const CatalogEntry& entry : catalog()) {
+    if (entry.collective > Collective::barrier) continue;  // no call of a communicator runs it
     for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 16}) {
       WorldSpec spec;
       spec.n = n;
@@ -29,6 +30,8 @@ TEST(Trace, EqualsThePlan) {
             break;
           case Collective::barrier:
             s = comm.barrier();
+            break;
+          default:
             break;
         }
         ASSERT_TRUE(s.ok()) << s.error().text;

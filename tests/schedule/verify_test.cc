@@ -217,15 +217,18 @@ TEST(RoundElems, makes_messages_fit_into_slots) {
       for (uint32_t elem_size : {1u, 2u, 8u, 16u}) {
         for (uint64_t slot : {64ull, 100ull, 4096ull, 1ull << 20}) {
           const uint64_t elems = round_elems(info, elem_size, slot);
-          ASSERT_GT(elems, 0u);
+          ASSERT_EQ(elems > 0, slot >= uint64_t{info.message_blocks} * kChunkAlign) << e.name << " " << n;
+          if (elems == 0) continue;
           EXPECT_EQ(elems * elem_size % kChunkAlign, 0u);
-          EXPECT_GE(elems * elem_size, uint64_t{info.chunks[1]} * kChunkAlign);
+          const bool blocks = layout(info.collective) == Layout::blocks;
+          EXPECT_GE(elems * elem_size, uint64_t{blocks ? 1 : info.chunks[1]} * kChunkAlign);
           for (uint64_t total : {elems - 1, elems, 3 * elems + 5}) {
-            const Shape shape(total, elem_size, info.chunks[1], elems);
+            const Shape shape = blocks ? Shape(BlockLayout{info.collective, n, 0, elem_size, total, elems})
+                                       : Shape(total, elem_size, info.chunks[1], elems);
             EXPECT_LE(shape.scratch_stride() * info.message_blocks, slot) << e.name << " " << n;
             for (uint32_t round = 0; round < shape.rounds(); ++round)
               for (uint32_t c = 0; c < info.chunks[1]; ++c)
-                ASSERT_LE(shape.user(c, round).bytes * info.message_blocks, slot);
+                ASSERT_LE(shape.span(Buf::out, c, round).bytes * info.message_blocks, slot);
           }
         }
       }
