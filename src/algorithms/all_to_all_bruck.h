@@ -5,8 +5,8 @@
 // network.
 //
 // The blocks of a phase are no single range: low phases send them as 2^k ranges with stride 2^(k+1), high phases as
-// runs of 2^k, one message each: about 3 sqrt(n) messages in all. Blocks wait in scratch, at chunk d, so that in may be
-// out. Those that a run brings home go straight into out; from a range with a stride it is the first one, which is
+// runs of 2^k, one message each: about 3 sqrt(n) messages in all. Blocks wait in scratch, chunk d - 1, so that in may
+// be out. Those that a run brings home go straight into out; from a range with a stride it is the first one, which is
 // copied.
 //
 // Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport
@@ -26,7 +26,7 @@ struct AllToAllBruck {
 
   uint32_t n = 1;
 
-  HKT_HD constexpr uint32_t chunks(Buf b) const { return b == Buf::in ? n : b == Buf::out ? n : n == 1 ? 0 : n; }
+  HKT_HD constexpr uint32_t chunks(Buf b) const { return b == Buf::scratch ? n - 1 : n; }
   HKT_HD constexpr uint32_t lanes(uint32_t) const { return 1; }
   HKT_HD constexpr uint32_t steps(uint32_t, uint32_t) const {
     uint32_t total = n == 1 ? 1 : 2;
@@ -36,15 +36,15 @@ struct AllToAllBruck {
 
   HKT_HD constexpr Step step(uint32_t rank, uint32_t, uint32_t i) const {
     if (i == 0) return Step{}.load(Buf::in, rank).store(Buf::out, rank);
-    if (i == 1) return Step{}.load(Buf::in, rank_after(rank, 0, n)).store(Buf::scratch, 1).blocks(n - 1);
+    if (i == 1) return Step{}.load(Buf::in, rank_after(rank, 0, n)).store(Buf::scratch, 0).blocks(n - 1);
     i -= 2;
     uint32_t k = 0;
     for (; i >= steps_per_range(k) * ranges(k); ++k) i -= steps_per_range(k) * ranges(k);
     const uint32_t m = i / steps_per_range(k), part = i % steps_per_range(k);
     const uint32_t d = first(k, m), count = length(k, m), stride = count > 1 && strided(k) ? 2u << k : 1;
-    if (part == 0) return Step{}.load(Buf::scratch, d).blocks(count, stride).push(k);
-    if (part == 2) return Step{}.load(Buf::scratch, d).store(Buf::out, rank_before(rank, d - 1, n));
-    if (strided(k) || m > 0) return Step{}.pop(k).store(Buf::scratch, d).blocks(count, stride);
+    if (part == 0) return Step{}.load(Buf::scratch, d - 1).blocks(count, stride).push(k);
+    if (part == 2) return Step{}.load(Buf::scratch, d - 1).store(Buf::out, rank_before(rank, d - 1, n));
+    if (strided(k) || m > 0) return Step{}.pop(k).store(Buf::scratch, d - 1).blocks(count, stride);
     return Step{}.pop(k).store(Buf::out, rank_before(rank, d - 1, n)).blocks(count, count > 1 ? n - 1 : 1);
   }
   HKT_HD constexpr Dep dep(uint32_t, uint32_t, uint32_t, uint32_t) const { return {}; }
@@ -86,8 +86,8 @@ struct AllToAllBruck {
   }
 };
 
-static_assert(AllToAllBruck{8}.step(1, 0, 2) == Step{}.load(Buf::scratch, 1).blocks(4, 2).push(0));
-static_assert(AllToAllBruck{8}.step(1, 0, 4) == Step{}.load(Buf::scratch, 1).store(Buf::out, 0));
+static_assert(AllToAllBruck{8}.step(1, 0, 2) == Step{}.load(Buf::scratch, 0).blocks(4, 2).push(0));
+static_assert(AllToAllBruck{8}.step(1, 0, 4) == Step{}.load(Buf::scratch, 0).store(Buf::out, 0));
 static_assert(AllToAllBruck{8}.steps(1, 0) == 11 && AllToAllBruck{8}.cost(0).blocks == 12);
 
 }  // namespace hocket

@@ -20,7 +20,7 @@ struct AllToAllDirect {
 
   uint32_t n = 1;
 
-  HKT_HD constexpr uint32_t chunks(Buf b) const { return b == Buf::in ? n : b == Buf::out ? n : 0; }
+  HKT_HD constexpr uint32_t chunks(Buf b) const { return b == Buf::scratch ? 0 : n; }
   HKT_HD constexpr uint32_t lanes(uint32_t) const { return 1; }
   HKT_HD constexpr uint32_t steps(uint32_t, uint32_t) const { return 2 * n - 1; }
 
