@@ -30,10 +30,11 @@ enum class Reason {
   repeated,   // a copy inside a rank is made twice
   widened,    // a copy inside a rank takes blocks along that are overwritten before they count
   elsewhere,  // a block is loaded from another buffer that holds the same
+  implied,    // a dependency that, for so few ranks, other order implies as well, or a later step of the same lane does
   alone       // of a single rank: collectives that only move data, or that all reduce, are one and the same
 };
-constexpr const char* kReasonNames[] = {"unexplained", "commuted", "regrouped", "reordered",
-                                        "repeated",    "widened",  "elsewhere", "alone"};
+constexpr const char* kReasonNames[] = {"unexplained", "commuted",  "regrouped", "reordered", "repeated",
+                                        "widened",     "elsewhere", "implied",   "alone"};
 
 struct Mutant {
   std::string field;
@@ -67,6 +68,7 @@ Reason reason(const Original& o, const Mutant& m, const DataReport& report) {
     if (o.plan.info.collective == Collective::barrier) return same ? Reason::reordered : Reason::none;
     return same ? Reason::commuted : Reason::regrouped;
   }
+  if (m.field == "dep.step" || m.field == "dep.lag") return same ? Reason::implied : Reason::none;
   if (m.field == "count") return same && m.local && m.after > m.before ? Reason::widened : Reason::none;
   if (m.field == "bufs") return same && (m.before >> 4) == (m.after >> 4) ? Reason::elsewhere : Reason::none;
   if (m.field == "swap out" || m.field == "swap steps") return same ? Reason::reordered : Reason::none;
