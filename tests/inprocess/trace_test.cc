@@ -5,6 +5,13 @@
 namespace hocket::test {
 namespace {
 
+// Slots with lines enough for the half of 16 chunks that one message may carry, and small enough for several rounds.
+RingGeometry rings() {
+  RingGeometry g = small_rings();
+  g.slot_bytes = 512;
+  return g;
+}
+
 TEST(Trace, EqualsThePlan) {
   for (const CatalogEntry& entry : catalog()) {
     if (entry.collective > Collective::barrier) continue;  // no call of a communicator runs it
@@ -13,7 +20,7 @@ TEST(Trace, EqualsThePlan) {
       spec.n = n;
       spec.transport = "shm";
       spec.algo = entry.name;
-      spec.geometry = small_rings();
+      spec.geometry = rings();
       run_world(spec, [&](Communicator& comm, int rank) {
         constexpr uint64_t kCount = 500;
         const uint32_t root = entry.rooted ? static_cast<uint32_t>(n / 2) : 0;
@@ -38,7 +45,7 @@ TEST(Trace, EqualsThePlan) {
         const RankPlan plan = entry.rank_plan(static_cast<uint32_t>(n), root, static_cast<uint32_t>(rank));
         const PlanInfo info = entry.info(static_cast<uint32_t>(n), root);
         const uint64_t per_round =
-            entry.collective == Collective::barrier ? 1 : round_elems(info, 4, small_rings().slot_bytes);
+            entry.collective == Collective::barrier ? 1 : round_elems(info, 4, rings().slot_bytes);
         const uint64_t rounds = entry.collective == Collective::barrier ? 1 : (kCount + per_round - 1) / per_round;
         size_t total = 0;
         for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
