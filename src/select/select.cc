@@ -78,6 +78,12 @@ Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
   return c;
 }
 
+// Planners of several collectives may share a name.
+bool first_of_name(const CatalogEntry& entry) {
+  const auto same = [&](const CatalogEntry& e) { return std::string_view(e.name) == entry.name; };
+  return &*std::find_if(catalog().begin(), catalog().end(), same) == &entry;
+}
+
 }  // namespace
 
 Result<Table> build(const Facts& facts, std::string_view algo) {
@@ -89,8 +95,7 @@ Result<Table> build(const Facts& facts, std::string_view algo) {
     std::string known;
     bool found = false;
     for (const CatalogEntry& e : catalog()) {
-      known += known.empty() ? "" : ", ";
-      known += e.name;
+      if (first_of_name(e)) known += (known.empty() ? "" : ", ") + std::string(e.name);
       if (name != e.name) continue;
       forced[static_cast<uint32_t>(e.collective)] = &e;
       found = true;
