@@ -5,7 +5,7 @@
 // nothing. Wins for small data over a network.
 #pragma once
 
-#include "algorithms/math.h"
+#include "algorithms/binomial_tree.h"
 
 namespace hocket {
 
@@ -30,26 +30,15 @@ struct Binomial {
   HKT_HD constexpr Dep dep(uint32_t, uint32_t, uint32_t, uint32_t) const { return {}; }
 
   HKT_HD constexpr uint32_t links_in(uint32_t rank) const { return rank == root ? 0 : 1; }
-  // 2^k below the lowest bit (root: any), and the child below n.
-  HKT_HD constexpr uint32_t links_out(uint32_t rank) const {
-    const uint32_t r = relative(rank);
-    const uint32_t room = n - r;
-    return ceil_log2(r == 0 || low_bit(r) > room ? room : low_bit(r));
-  }
-  HKT_HD constexpr Peer in(uint32_t rank, uint32_t) const {
-    const uint32_t r = relative(rank);
-    return {absolute(r - low_bit(r)), kData, 0};
-  }
-  HKT_HD constexpr Peer out(uint32_t rank, uint32_t k) const {
-    return {absolute(relative(rank) + (1u << (links_out(rank) - 1 - k))), kData, 0};
-  }
+  HKT_HD constexpr uint32_t links_out(uint32_t rank) const { return tree().children(rank); }
+  HKT_HD constexpr Peer in(uint32_t rank, uint32_t) const { return {tree().parent(rank), kData, 0}; }
+  HKT_HD constexpr Peer out(uint32_t rank, uint32_t k) const { return {tree().far_child(rank, k), kData, 0}; }
 
   HKT_HD constexpr Cost cost(uint32_t rank) const { return {links_out(rank), links_out(rank)}; }
   HKT_HD constexpr uint32_t message_blocks() const { return n == 1 ? 0 : 1; }
 
  private:
-  HKT_HD constexpr uint32_t relative(uint32_t rank) const { return rank >= root ? rank - root : rank + (n - root); }
-  HKT_HD constexpr uint32_t absolute(uint32_t r) const { return wrap(r + root, n); }
+  HKT_HD constexpr BinomialTree tree() const { return {n, root}; }
 };
 
 static_assert(Binomial{6, 0}.step(0, 0, 0) == Step{}.load(Buf::in, 0).store(Buf::out, 0).push(0, 3));

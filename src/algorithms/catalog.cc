@@ -2,13 +2,31 @@
 
 #include <array>
 
+#include "algorithms/all_gather_circulant.h"
+#include "algorithms/all_gather_direct.h"
+#include "algorithms/all_gather_ring.h"
+#include "algorithms/all_to_all_bruck.h"
+#include "algorithms/all_to_all_direct.h"
+#include "algorithms/all_to_all_pairwise.h"
 #include "algorithms/binomial.h"
 #include "algorithms/chain.h"
+#include "algorithms/circulant.h"
 #include "algorithms/dissemination.h"
 #include "algorithms/double_tree.h"
+#include "algorithms/gather_binomial.h"
+#include "algorithms/gather_flat.h"
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
+#include "algorithms/reduce_binomial.h"
+#include "algorithms/reduce_chain.h"
+#include "algorithms/reduce_flat.h"
+#include "algorithms/reduce_scatter_circulant.h"
+#include "algorithms/reduce_scatter_direct.h"
+#include "algorithms/reduce_scatter_ring.h"
 #include "algorithms/ring.h"
+#include "algorithms/scatter_all_gather.h"
+#include "algorithms/scatter_binomial.h"
+#include "algorithms/scatter_flat.h"
 #include "algorithms/two_shot.h"
 
 namespace hocket {
@@ -41,9 +59,34 @@ constexpr CatalogEntry entry() {
           }};
 }
 
-constexpr std::array<CatalogEntry, 8> kCatalog = {
-    entry<Ring>(),       entry<RecursiveDoubling>(), entry<OneShot>(), entry<TwoShot>(),
-    entry<DoubleTree>(), entry<Binomial>(),          entry<Chain>(),   entry<Dissemination>(),
+// Where a planner is asked for by its name alone, the first one counts.
+constexpr std::array kCatalog = {
+    entry<Ring>(),
+    entry<RecursiveDoubling>(),
+    entry<OneShot>(),
+    entry<TwoShot>(),
+    entry<DoubleTree>(),
+    entry<Circulant>(),
+    entry<Binomial>(),
+    entry<Chain>(),
+    entry<ScatterAllGather>(),
+    entry<Dissemination>(),
+    entry<ReduceFlat>(),
+    entry<ReduceBinomial>(),
+    entry<ReduceChain>(),
+    entry<AllGatherRing>(),
+    entry<AllGatherDirect>(),
+    entry<AllGatherCirculant>(),
+    entry<ReduceScatterRing>(),
+    entry<ReduceScatterDirect>(),
+    entry<ReduceScatterCirculant>(),
+    entry<AllToAllDirect>(),
+    entry<AllToAllPairwise>(),
+    entry<AllToAllBruck>(),
+    entry<GatherFlat>(),
+    entry<GatherBinomial>(),
+    entry<ScatterFlat>(),
+    entry<ScatterBinomial>(),
 };
 
 }  // namespace

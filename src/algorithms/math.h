@@ -21,6 +21,10 @@ HKT_HD constexpr uint32_t wrap(uint32_t x, uint32_t n) { return x >= n ? x - n :
 // The k-th rank of 0, 1, ..., n-1 without `self`, ascending.
 HKT_HD constexpr uint32_t other_rank(uint32_t self, uint32_t k) { return k < self ? k : k + 1; }
 
+// The k-th of the ranks after (before) `self` around the ring.
+HKT_HD constexpr uint32_t rank_after(uint32_t self, uint32_t k, uint32_t n) { return wrap(self + 1 + k, n); }
+HKT_HD constexpr uint32_t rank_before(uint32_t self, uint32_t k, uint32_t n) { return wrap(self + (n - 1 - k), n); }
+
 // The whole program of a single rank that reduces with nobody.
 HKT_HD constexpr Step reduce_alone(uint32_t chunks) {
   return Step{}.load(Buf::in, 0).pre().post().store(Buf::out, 0).blocks(chunks);

@@ -30,7 +30,7 @@ constexpr Variable kTable[] = {
      "Ranks with different values count as being on different hosts; by default the boot id and the network "
      "namespace."},
     {"HOCKET_ALGO", "", "planners of `hocket plan list`, comma-separated",
-     "Each takes over the collective that it serves, at every size; equal on all ranks."},
+     "Each takes over the collectives that have one of this name, at every size; equal on all ranks."},
     {"HOCKET_SOCKET_IFNAME", "", "list such as eth,=ib0 or ^docker,lo",
      "Network interfaces to use: names that begin so, = for the exact name, a leading ^ for all others."},
     {"HOCKET_SOCKET_FAMILY", "auto", "auto, ipv4, ipv6", "Address family of sockets; auto uses both."},

@@ -57,6 +57,13 @@ std::string describe(const CallRecord& call) {
       return format("broadcast(count %llu, %s, root %u)", static_cast<unsigned long long>(call.count), type, call.root);
     case Collective::barrier:
       return "barrier()";
+    case Collective::reduce:
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+    case Collective::gather:
+    case Collective::scatter:
+      break;
   }
   return "an unknown collective";
 }

@@ -12,6 +12,13 @@ constexpr uint64_t kTile = 8 * 1024;
 // A shorter message is better copied to its slot than sent from where it is.
 constexpr uint64_t kLend = 4 * 1024;
 
+Shape shape_of(const PlanInfo& info, const Call& call) {
+  if (layout(info.collective) == Layout::round_major)
+    return {call.elems, call.elem_size, info.chunks[static_cast<uint32_t>(Buf::out)], call.round_elems};
+  return Shape(BlockLayout{info.collective, info.nranks, call.rank, call.elem_size, call.elems, call.round_elems,
+                           call.counts, call.displs});
+}
+
 }  // namespace
 
 // One run of a plan: the Machine of the step driver, and what the waiter polls. Lives on the caller's stack.
@@ -131,7 +138,9 @@ void Run::run_step(const Step& s, const Cursor& c) {
     const Span src = s.has(kLoad) ? shape_.span(s.src_buf(), s.src, c.round) : Span{};
     const Span dst = s.has(kStore) ? shape_.span(s.dst_buf(), s.dst, c.round) : Span{};
     // A step that neither loads nor stores names its block by src.
-    const uint64_t bytes = s.has(kLoad) ? src.bytes : s.has(kStore) ? dst.bytes : shape_.user(s.src, c.round).bytes;
+    const uint64_t bytes = s.has(kLoad)    ? src.bytes
+                           : s.has(kStore) ? dst.bytes
+                                           : shape_.span(Buf::out, s.src, c.round).bytes;
     bytes_ = bytes;
     lent_ = standing(s, src);
     make(s, 0, {src.offset, bytes}, {dst.offset, bytes});
@@ -226,8 +235,7 @@ void Engine::prepare(const BoundPlan& plan, const Shape& shape) {
 }
 
 Status Engine::run(const BoundPlan& plan, const Call& call) {
-  const Shape shape(call.elems, call.elem_size, std::max(1u, plan.info.chunks[static_cast<uint32_t>(Buf::out)]),
-                    call.round_elems);
+  const Shape shape = shape_of(plan.info, call);
   prepare(plan, shape);
   Run run(*this, plan, call, shape, shape.rounds());
   Status status = finish(run);

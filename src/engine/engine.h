@@ -36,8 +36,12 @@ struct BoundPlan {
 struct Call {
   const void* in = nullptr;
   void* out = nullptr;
-  uint64_t elems = 0;
+  uint64_t elems = 0;        // of the vector; where the layout is blocks: of the (largest) block
   uint64_t round_elems = 1;  // from round_elems() with the slot size that all links of the communicator have
+  // Blocks of different sizes, see BlockLayout; null where they are equal.
+  const uint64_t* counts = nullptr;
+  const uint64_t* displs = nullptr;
+  uint32_t rank = 0;  // needed with counts
   uint32_t elem_size = 1;
   uint32_t signature = 0;                                   // of this call, in every message's tag
   uint32_t divisor = 1;                                     // post operation: the result is divided by it

@@ -108,7 +108,8 @@ Result<Lowering> lower(const Plan& plan, const LowerOptions& options) {
 
 uint64_t round_elems(const PlanInfo& info, uint32_t elem_size, uint64_t slot_bytes) {
   const uint64_t lines = slot_bytes / kChunkAlign / std::max(info.message_blocks, 1u);  // per chunk
-  return lines * info.chunks[static_cast<size_t>(Buf::out)] * (kChunkAlign / elem_size);
+  const uint32_t chunks = layout(info.collective) == Layout::blocks ? 1 : info.chunks[static_cast<size_t>(Buf::out)];
+  return lines * chunks * (kChunkAlign / elem_size);
 }
 
 }  // namespace hocket

@@ -52,8 +52,9 @@ Result<Lowering> lower(const Plan& plan, const LowerOptions& options);
 // The same check of a given lowering; `wiring` is that of `plan`.
 Status check_lowering(const Plan& plan, const Wiring& wiring, const Lowering& lowering);
 
-// Elements per round so that every message fits into `slot_bytes`: a multiple of a cache line of elements, >= 1 line
-// per chunk. 0 if a slot is too small for one line of each of a message's blocks.
+// Elements per round, of the vector or (blocks) of each block, so that every message fits into `slot_bytes`: a multiple
+// of a cache line of elements, >= 1 line per chunk. 0 if a slot is too small for one line of each of a message's
+// blocks.
 uint64_t round_elems(const PlanInfo& info, uint32_t elem_size, uint64_t slot_bytes);
 
 }  // namespace hocket

@@ -389,7 +389,11 @@ Status check(const NetworkModel& network, const SimCall& call) {
 Result<SimReport> simulate(const StepSource& source, const NetworkModel& network, const SimCall& call) {
   HKT_TRY(check(network, call));
   const PlanInfo& info = source.info();
-  const uint64_t elems = call.bytes / call.elem_size;
+  const bool blocks = layout(info.collective) == Layout::blocks;
+  const uint64_t elems = call.bytes / call.elem_size / (blocks ? info.nranks : 1);
+  if (blocks && call.bytes / call.elem_size % info.nranks != 0)
+    return error(hktInvalidArgument, "%llu bytes are not %u equal blocks of elements of %u bytes",
+                 static_cast<unsigned long long>(call.bytes), info.nranks, call.elem_size);
   const uint64_t round =
       call.slot_bytes == 0 ? std::max<uint64_t>(elems, 1) : round_elems(info, call.elem_size, call.slot_bytes);
   if (round == 0)
@@ -399,7 +403,8 @@ Result<SimReport> simulate(const StepSource& source, const NetworkModel& network
   if (elems / round >= kNone)
     return error(hktInvalidArgument, "%llu bytes in slots of %llu are too many rounds: use larger slots",
                  static_cast<unsigned long long>(call.bytes), static_cast<unsigned long long>(call.slot_bytes));
-  const Shape shape(elems, call.elem_size, std::max(info.chunks[static_cast<size_t>(Buf::out)], 1u), round);
+  const Shape shape = blocks ? Shape(BlockLayout{info.collective, info.nranks, 0, call.elem_size, elems, round})
+                             : Shape(elems, call.elem_size, info.chunks[static_cast<size_t>(Buf::out)], round);
   return Simulation(source, network, call, shape).run();
 }
 

@@ -33,7 +33,7 @@ struct NetworkModel {
 };
 
 struct SimCall {
-  uint64_t bytes = 0;                  // of the user's buffer; a multiple of elem_size
+  uint64_t bytes = 0;  // of the larger of the user's buffers; a multiple of elem_size, for n blocks of n * elem_size
   uint32_t elem_size = 4;              // a power of two <= 16
   uint64_t slot_bytes = 0;             // the most that one message carries; 0: everything in one round
   uint32_t depth = 8;                  // messages that a link holds; >= 1

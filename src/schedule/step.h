@@ -10,7 +10,7 @@
 //
 // Message  = one step x round x link = one slot, always sent, even when empty: counters depend on the plan alone.
 // Chunk    = a name. The blocks of a step are chunks (c + j * stride) mod chunks(buffer), j < count, of src and of dst;
-//            Shape turns them into bytes. Chunk j of scratch has the size of user chunk j mod chunks(out).
+//            Shape turns them into bytes, schedule/buffers.h tells which are equally large.
 // Round    = the program replayed with `in` and `out` advanced and scratch not.
 // Everything here is usable from constexpr, host and device code.
 #pragma once
@@ -32,7 +32,23 @@ inline constexpr uint8_t kStepOpsAll = 63;
 enum class Buf : uint8_t { in = 0, out = 1, scratch = 2 };
 inline constexpr uint32_t kBufs = 3;
 
-enum class Collective : uint8_t { all_reduce = 0, broadcast = 1, barrier = 2 };
+// With n ranks, chunks of in and of out:
+//   all_reduce, broadcast, reduce   c and c; broadcast: only the root has an in, reduce: only the root has an out
+//   all_gather, gather              1 (the own block) and n (the block of each rank); gather: only the root has an out
+//   reduce_scatter, scatter         n (the block for each rank) and 1 (the own block); scatter: only the root has an in
+//   all_to_all                      n (chunk d goes to rank d) and n (chunk s came from rank s)
+enum class Collective : uint8_t {
+  all_reduce = 0,
+  broadcast = 1,
+  barrier = 2,
+  reduce = 3,
+  all_gather = 4,
+  reduce_scatter = 5,
+  all_to_all = 6,
+  gather = 7,
+  scatter = 8
+};
+inline constexpr uint32_t kCollectives = 9;
 
 // Wait, before step i of round q of this lane, for step `step` of lane `lane` in round q - lag (a round below 0 is
 // done).
@@ -120,8 +136,8 @@ struct Step {
 };
 static_assert(sizeof(Step) == 32 && std::is_trivially_copyable_v<Step>);
 
-// What a rank sends over the whole plan in one round: messages, and blocks in units of chunks(out). Declared by the
-// planner in closed form, checked against the steps by verify.
+// What a rank sends over the whole plan in one round: messages, and the blocks in them. Declared by the planner in
+// closed form, checked against the steps by verify.
 struct Cost {
   uint32_t messages = 0;
   uint32_t blocks = 0;
@@ -130,15 +146,13 @@ struct Cost {
 // A planner is a plain struct with these members, all const and constexpr, no state but its parameters:
 //   static constexpr Collective collective;  static constexpr const char* name;
 //   uint32_t n;                                  // number of ranks (and root etc.)
-//   HKT_HD constexpr uint32_t chunks(Buf) const; // in and out have the same number; scratch is 0 or a multiple of it
-//   HKT_HD constexpr uint32_t lanes(uint32_t rank) const;
-//   HKT_HD constexpr uint32_t steps(uint32_t rank, uint32_t lane) const;
-//   HKT_HD constexpr Step step(uint32_t rank, uint32_t lane, uint32_t i) const;
-//   HKT_HD constexpr Dep dep(uint32_t rank, uint32_t lane, uint32_t i, uint32_t d) const;
-//   HKT_HD constexpr uint32_t links_in(uint32_t rank) const, links_out(uint32_t rank) const;
-//   HKT_HD constexpr Peer in(uint32_t rank, uint32_t k) const, out(uint32_t rank, uint32_t k) const;
-//   HKT_HD constexpr Cost cost(uint32_t rank) const;
-//   HKT_HD constexpr uint32_t message_blocks() const;  // the most blocks that one message of any rank carries
+//   HKT_HD constexpr uint32_t chunks(Buf) const; // see Collective; scratch: 0 or a multiple of the number of size
+//   classes HKT_HD constexpr uint32_t lanes(uint32_t rank) const; HKT_HD constexpr uint32_t steps(uint32_t rank,
+//   uint32_t lane) const; HKT_HD constexpr Step step(uint32_t rank, uint32_t lane, uint32_t i) const; HKT_HD constexpr
+//   Dep dep(uint32_t rank, uint32_t lane, uint32_t i, uint32_t d) const; HKT_HD constexpr uint32_t links_in(uint32_t
+//   rank) const, links_out(uint32_t rank) const; HKT_HD constexpr Peer in(uint32_t rank, uint32_t k) const,
+//   out(uint32_t rank, uint32_t k) const; HKT_HD constexpr Cost cost(uint32_t rank) const; HKT_HD constexpr uint32_t
+//   message_blocks() const;  // the most blocks that one message of any rank carries
 // The k-th message on a link is popped by the k-th pop of that link; every link is pushed by one lane and popped by one
 // lane.
 

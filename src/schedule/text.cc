@@ -10,7 +10,6 @@ namespace {
 constexpr uint32_t kFormat = 1;
 constexpr uint32_t kMax8 = 0xff, kMax16 = 0xffff, kMax32 = 0xffffffff;
 constexpr std::array<const char*, kBufs> kBufNames = {"in", "out", "scratch"};
-constexpr std::array<Collective, 3> kCollectives = {Collective::all_reduce, Collective::broadcast, Collective::barrier};
 
 std::string range_text(const Step& s, Buf b, uint32_t chunk) {
   const auto i = static_cast<size_t>(b);
@@ -157,10 +156,10 @@ class Parser {
     HKT_ASSIGN(info.name, line.name());
     HKT_TRY(line.expect("collective"));
     HKT_TRY(line.expect("="));
-    const auto known = std::find_if(kCollectives.begin(), kCollectives.end(),
-                                    [&](Collective c) { return line.take(collective_name(c)); });
-    if (known == kCollectives.end()) return line.fail("all_reduce, broadcast or barrier");
-    info.collective = *known;
+    uint32_t c = 0;
+    while (c < kCollectives && !line.take(collective_name(static_cast<Collective>(c)))) ++c;
+    if (c == kCollectives) return line.fail("a collective (all_reduce, broadcast, barrier, reduce, ...)");
+    info.collective = static_cast<Collective>(c);
     HKT_ASSIGN(info.nranks, line.field("ranks"));
     HKT_ASSIGN(info.root, line.field("root"));
     for (uint32_t b = 0; b < kBufs; ++b) {
@@ -408,6 +407,18 @@ const char* collective_name(Collective collective) {
       return "broadcast";
     case Collective::barrier:
       return "barrier";
+    case Collective::reduce:
+      return "reduce";
+    case Collective::all_gather:
+      return "all_gather";
+    case Collective::reduce_scatter:
+      return "reduce_scatter";
+    case Collective::all_to_all:
+      return "all_to_all";
+    case Collective::gather:
+      return "gather";
+    case Collective::scatter:
+      return "scatter";
   }
   return "unknown collective";
 }

@@ -9,7 +9,7 @@
 
 namespace hocket {
 
-const char* collective_name(Collective collective);  // "all_reduce", "broadcast", "barrier"
+const char* collective_name(Collective collective);  // "all_reduce", "broadcast", ...
 
 // Of a plan that passes validate: fields that a valid step leaves unused are not shown.
 std::string to_text(const Plan& plan);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "schedule/text.h"
 #include "schedule/verify.h"
 #include "schedule/wiring.h"
 
@@ -59,30 +60,27 @@ const char* ops_fault(const Step& s) {
 const char* plan_fault(const PlanInfo& info, const RankPlan& plan, uint32_t rank, const Step& s) {
   if (size_t{s.recv} + s.nrecv > plan.in.size()) return "pops a link behind the end of the in table";
   if (size_t{s.send} + s.nsend > plan.out.size()) return "pushes a link behind the end of the out table";
-  const uint32_t user = info.chunks[static_cast<size_t>(Buf::out)];
+  const auto absent = [&](Buf b) { return !has_buffer(info, rank, b); };
   if (s.has(kLoad))
     if (const char* fault = range_fault(s, s.src, info.chunks[static_cast<size_t>(s.src_buf())])) return fault;
   if (s.has(kStore))
     if (const char* fault = range_fault(s, s.dst, info.chunks[static_cast<size_t>(s.dst_buf())])) return fault;
-  if (s.count > user && !s.has(kLoad) && !s.has(kStore)) return "has more blocks than its buffer has chunks";
+  if (!s.has(kLoad) && !s.has(kStore) && s.count > std::max(info.chunks[0], info.chunks[1]))
+    return "has more blocks than its buffer has chunks";
+  if (s.has(kLoad) && absent(s.src_buf()))
+    return s.src_buf() == Buf::in ? "loads in at a rank that is not the root" : "loads out at a rank that has none";
+  if (s.has(kStore) && absent(s.dst_buf())) return "stores to out at a rank that has none: it is not the root";
   if (s.has(kLoad) && s.has(kStore)) {
-    if (s.src % user != s.dst % user) return "loads and stores chunks of different size classes";
+    if (size_class(info, rank, s.src_buf(), s.src) != size_class(info, rank, s.dst_buf(), s.dst))
+      return "loads and stores chunks of different size classes";
     if (s.src_buf() == Buf::scratch && s.dst_buf() == Buf::scratch && s.src != s.dst &&
         overlaps_shifted(s, info.chunks[static_cast<size_t>(Buf::scratch)]))
       return "stores over blocks that it has yet to load";
   }
   if (s.has(kSend) && s.count > info.message_blocks) return "pushes more blocks than the plan declares for a message";
-  switch (info.collective) {
-    case Collective::all_reduce:
-      break;
-    case Collective::broadcast:
-      if (s.has(kPre) || s.has(kPost) || (s.count > 0 && s.operands() > 1)) return "reduces in a broadcast";
-      if (s.has(kLoad) && s.src_buf() == Buf::in && rank != info.root) return "loads in at a rank that is not the root";
-      break;
-    case Collective::barrier:
-      if (s.count != 0) return "moves data in a barrier";
-      break;
-  }
+  if (info.collective == Collective::barrier) return s.count != 0 ? "moves data in a barrier" : nullptr;
+  if (!reduces(info.collective) && (s.has(kPre) || s.has(kPost) || (s.count > 0 && s.operands() > 1)))
+    return "reduces in a collective that only moves data";
   return nullptr;
 }
 
@@ -179,18 +177,25 @@ Error wrong_cost(const RankPlan& plan, uint32_t rank, uint64_t messages, uint64_
 
 Status validate(const PlanInfo& info) {
   const char* name = info.name.c_str();
-  if (info.collective > Collective::barrier) return error(hktInvalidArgument, "plan %s: unknown collective", name);
+  const Collective of = info.collective;
+  if (static_cast<uint32_t>(of) >= kCollectives) return error(hktInvalidArgument, "plan %s: unknown collective", name);
   if (info.nranks == 0) return error(hktInvalidArgument, "plan %s: 0 ranks", name);
-  if (info.collective == Collective::broadcast ? info.root >= info.nranks : info.root != 0)
+  if (is_rooted(of) ? info.root >= info.nranks : info.root != 0)
     return error(hktInvalidArgument, "plan %s: root %u of %u ranks (0 where there is none)", name, info.root,
                  info.nranks);
-  const uint32_t in = info.chunks[0], out = info.chunks[1], scratch = info.chunks[2];
-  if (in == 0 || in != out)
+  const uint32_t in = info.chunks[0], out = info.chunks[1], scratch = info.chunks[2], n = info.nranks;
+  if (layout(of) == Layout::blocks) {
+    const uint32_t want_in = in_is_own_block(of) ? 1 : n, want_out = out_is_own_block(of) ? 1 : n;
+    if (in != want_in || out != want_out)
+      return error(hktInvalidArgument, "plan %s: %u chunks of in and %u of out; %s of %u ranks has %u and %u", name, in,
+                   out, collective_name(of), n, want_in, want_out);
+  } else if (in == 0 || in != out) {
     return error(hktInvalidArgument, "plan %s: %u chunks of in and %u of out; both need the same number, at least 1",
                  name, in, out);
-  if (scratch % out != 0)
-    return error(hktInvalidArgument, "plan %s: %u chunks of scratch are no multiple of the %u of out", name, scratch,
-                 out);
+  }
+  if (scratch % size_classes(info) != 0)
+    return error(hktInvalidArgument, "plan %s: %u chunks of scratch are no multiple of the %u size classes", name,
+                 scratch, size_classes(info));
   return {};
 }
 

@@ -5,12 +5,11 @@
 #include <string>
 
 #include "base/result.h"
+#include "schedule/buffers.h"
 #include "schedule/lower.h"
 #include "schedule/plan.h"
 
 namespace hocket {
-
-enum class Placement : uint8_t { out_of_place, in_place };
 
 // What a plan may hold at most.
 inline constexpr uint32_t kMaxLinks = 1u << 16;  // entries of a link table: steps name them with 16 bits
@@ -20,10 +19,10 @@ inline constexpr uint32_t kMaxLag = 64;          // rounds that a dependency loo
 inline constexpr uint64_t kMaxPlaces = 1u << 26;
 
 // One strict reading of a plan, shared by all readers. Of one rank: every field is in range and no unused field is set;
-// links, blocks and dependencies exist; the operations of a step fit together; `in` is never stored to; the declared
-// cost is that of the steps. Of all ranks also: their link tables agree, one lane pushes a link and one pops it, as
-// often as it is pushed; the largest message is the declared one. An error names rank, lane, step and chunk where it
-// has them.
+// links, blocks and dependencies exist; the operations of a step fit together; `in` is never stored to, and no buffer
+// is touched that the rank does not have; the declared cost is that of the steps. Of all ranks also: their link tables
+// agree, one lane pushes a link and one pops it, as often as it is pushed; the largest message is the declared one. An
+// error names rank, lane, step and chunk where it has them.
 Status validate(const Plan& plan);
 Status validate(const PlanInfo& info, const RankPlan& plan, uint32_t rank);
 Status validate(const PlanInfo& info);
@@ -35,7 +34,7 @@ struct DataDemands {
 };
 
 struct DataReport {
-  bool rank_identical = false;  // R1 proven: every chunk is the same fold on every rank, so all ranks get the same bits
+  bool rank_identical = false;  // R1 proven: every chunk is the same fold on every rank that gets it: the same bits
   bool chunk_identical =
       false;  // R2 proven: moreover all chunks share that fold, so bits do not hang on an element's place or the size
   bool order_is_rank =
@@ -46,11 +45,11 @@ struct DataReport {
   uint64_t steps = 0;  // executed, of all ranks
 };
 // Data pass: validates, then runs one round with fingerprints instead of data. Proves that each output chunk holds each
-// contribution exactly once, with pre applied to each and post to the whole exactly once (broadcast: the root's data;
-// barrier: every rank's end follows every rank's start), that no step reads a chunk never written or a message of other
-// blocks than it expects, and that the plan ends with unbounded links. Rounds differ in names only: what flows inside a
-// round is the same in all of them, and verify_races proves that nothing else gets in between. An error names rank,
-// lane, step and chunk.
+// contribution exactly once, with pre applied to each and post to the whole exactly once, or the one block that it is
+// to hold (schedule/buffers.h: origin; barrier: every rank's end follows every rank's start), that no step reads a
+// chunk never written or a message of other blocks than it expects, and that the plan ends with unbounded links. Rounds
+// differ in names only: what flows inside a round is the same in all of them, and verify_races proves that nothing else
+// gets in between. An error names rank, lane, step and chunk.
 //
 // What the report takes for granted of an executor: a fold of several operands runs left to right and rounds once, at
 // its end, after post; pre rounds its operand, so that a rank folds the same bits that it sends.

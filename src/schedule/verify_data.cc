@@ -97,7 +97,7 @@ struct Message {
   uint32_t values = 0;  // where its blocks start in the pool
   uint32_t links = 0;   // that have yet to deliver it
   uint32_t count = 0;
-  uint32_t first = 0, stride = 0;  // size classes: that of block j is (first + j * stride) mod chunks(out)
+  uint32_t first = 0, stride = 0;  // size classes: that of block j is (first + j * stride) mod their number
   uint32_t step = 0;               // global: who pushed it
 };
 
@@ -108,6 +108,7 @@ class DataMachine {
       : network_(network), plan_(network.plan()), wiring_(network.wiring()), placement_(placement), probe_(probe) {
     const PlanInfo& info = plan_.info;
     chunks_ = info.chunks;
+    classes_ = size_classes(info);
     stored_.resize(size_t{info.nranks} * (chunks_[1] + chunks_[2]));
     values_.resize(stored_.size());
     queue_.resize(wiring_.messages);
@@ -118,9 +119,11 @@ class DataMachine {
     free_.resize(std::bit_width(widest) + 1);
     if (placement == Placement::in_place)
       for (uint32_t r = 0; r < info.nranks; ++r)
-        for (uint32_t c = 0; c < chunks_[1] && has_input(r); ++c) {
-          values_[place(r, Buf::out, c)] = leaf(r, c, probe_);
-          stored_[place(r, Buf::out, c)] = kInput;
+        for (uint32_t c = 0; c < chunks_[0] && has_buffer(info, r, Buf::in); ++c) {
+          const Cell at = cell(info, placement, r, {Buf::in, c});
+          if (at.buf == Buf::in) continue;
+          values_[place(r, at)] = leaf(r, c, probe_);
+          stored_[place(r, at)] = kInput;
         }
   }
 
@@ -139,20 +142,19 @@ class DataMachine {
 
   Status status() { return std::move(status_); }
   // After the run.
-  const Value& out(uint32_t rank, uint32_t chunk) const { return values_[place(rank, Buf::out, chunk)]; }
+  const Value& out(uint32_t rank, uint32_t chunk) const { return values_[place(rank, {Buf::out, chunk})]; }
   Result<DataReport> report(DataDemands demands) const;
 
  private:
   static constexpr uint32_t kNever = 0, kInput = ~0u;  // of stored_; else 1 + the global step that stored last
 
-  bool has_input(uint32_t rank) const {
-    return plan_.info.collective == Collective::all_reduce ||
-           (plan_.info.collective == Collective::broadcast && rank == plan_.info.root);
+  // Of out and scratch: in is never written, and so not kept.
+  size_t place(uint32_t rank, Cell c) const {
+    return size_t{rank} * (chunks_[1] + chunks_[2]) + (c.buf == Buf::scratch ? chunks_[1] : 0) + c.chunk;
   }
-  size_t place(uint32_t rank, Buf b, uint32_t chunk) const {
-    return size_t{rank} * (chunks_[1] + chunks_[2]) + (b == Buf::scratch ? chunks_[1] : 0) + chunk;
-  }
-  uint32_t size_class(uint32_t chunk) const { return chunk < chunks_[1] ? chunk : chunk % chunks_[1]; }
+  // Of the first block of a step's value, and of the way to the next one.
+  uint32_t class_of(const Step& s) const { return size_class(plan_.info, rank_, value_buf(s), value_chunk(s)); }
+  uint32_t class_stride(const Step& s) const { return s.stride < classes_ ? s.stride : s.stride % classes_; }
   std::string here(const Cursor& c) const { return step_name(plan_, rank_, c.lane, c.step); }
 
   bool load(const Step& s, const Cursor& c, bool first);
@@ -172,6 +174,7 @@ class DataMachine {
   Placement placement_;
   const Probe* probe_;
   std::array<uint32_t, kBufs> chunks_{};
+  uint32_t classes_ = 1;
   std::vector<Value> values_;     // by place: out and scratch of all ranks
   std::vector<uint32_t> stored_;  // by place
   std::vector<uint32_t> queue_;   // by global message: index into messages_
@@ -193,11 +196,12 @@ bool DataMachine::load(const Step& s, const Cursor& c, bool first) {
   const uint32_t chunks = chunks_[static_cast<size_t>(b)];
   for (uint32_t j = 0; j < s.count; ++j) {
     const uint32_t chunk = block(s.src, s.stride, j, chunks);
+    const Cell c_at = cell(plan_.info, placement_, rank_, {b, chunk});
     Value v;
-    if (b == Buf::in && placement_ == Placement::out_of_place) {
+    if (c_at.buf == Buf::in) {
       v = leaf(rank_, chunk, probe_);
     } else {
-      const size_t at = place(rank_, b, chunk);
+      const size_t at = place(rank_, c_at);
       if (stored_[at] == kNever) {
         status_ = error(hktInvalidArgument, "%s loads %s, which nothing has stored", here(c).c_str(),
                         chunk_name(b, chunk).c_str());
@@ -219,8 +223,8 @@ bool DataMachine::pop(const Step& s, const Cursor& c, uint32_t k, bool first) {
   // The blocks that this step stores, loads, or has popped first.
   uint32_t want = popped_first_, want_stride = popped_stride_;
   if (s.has(kStore) || s.has(kLoad)) {
-    want = size_class(value_chunk(s));
-    want_stride = size_class(s.stride);
+    want = class_of(s);
+    want_stride = class_stride(s);
   } else if (first) {
     want = popped_first_ = m.first;
     want_stride = popped_stride_ = m.stride;
@@ -261,8 +265,8 @@ void DataMachine::push(const Step& s) {
   m.count = s.count;
   m.step = step_;
   const bool has_chunk = s.has(kStore) || s.has(kLoad);
-  m.first = has_chunk ? size_class(value_chunk(s)) : popped_first_;
-  m.stride = has_chunk ? size_class(s.stride) : popped_stride_;
+  m.first = has_chunk ? class_of(s) : popped_first_;
+  m.stride = has_chunk ? class_stride(s) : popped_stride_;
   std::copy_n(work_.begin(), s.count, pool_.begin() + m.values);
   for (uint32_t k = 0; k < s.nsend; ++k) {
     const uint32_t link = out_[s.send + k];
@@ -297,7 +301,7 @@ void DataMachine::execute(const Step& s, const Cursor& c) {
   if (s.has(kStore)) {
     const uint32_t chunks = chunks_[static_cast<size_t>(s.dst_buf())];
     for (uint32_t j = 0; j < s.count; ++j) {
-      const size_t at = place(rank_, s.dst_buf(), block(s.dst, s.stride, j, chunks));
+      const size_t at = place(rank_, {s.dst_buf(), block(s.dst, s.stride, j, chunks)});
       values_[at] = work_[j];
       stored_[at] = step_ + 1;
     }
@@ -308,11 +312,12 @@ void DataMachine::execute(const Step& s, const Cursor& c) {
 // What a chunk of out holds in place of what it should, found by running the plan again with counts.
 std::string explain(const Plan& plan, const Wiring& wiring, Placement placement, uint32_t rank, uint32_t chunk) {
   constexpr uint32_t kShown = 3;
-  const bool reduces = plan.info.collective == Collective::all_reduce;
+  const bool sums = reduces(plan.info.collective);
+  const Origin from = origin(plan.info, rank, chunk);
   std::string text;
   uint32_t shown = 0;
   for (uint32_t r = 0; r < plan.info.nranks && shown < kShown; r += 2) {
-    const Probe probe{r, chunk};
+    const Probe probe{r, from.chunk};
     Network network(plan, wiring, 1, Room::unbounded);
     DataMachine machine(network, placement, &probe);
     if (!network.run(machine).ok()) break;  // it ran to its end before
@@ -320,15 +325,15 @@ std::string explain(const Plan& plan, const Wiring& wiring, Placement placement,
     if (r == 0) {
       if (probe_field(v.b, 0) != 0)
         text += format(", %llu contributions to other chunks", static_cast<unsigned long long>(probe_field(v.b, 0)));
-      if (reduces && probe_field(v.b, 1) != plan.info.nranks)
+      if (sums && probe_field(v.b, 1) != plan.info.nranks)
         text += format(", pre applied %llu times for %u ranks", static_cast<unsigned long long>(probe_field(v.b, 1)),
                        plan.info.nranks);
-      if (reduces && probe_field(v.b, 2) != 1)
+      if (sums && probe_field(v.b, 2) != 1)
         text += format(", post applied %llu times", static_cast<unsigned long long>(probe_field(v.b, 2)));
     }
     const uint64_t counts[2] = {v.a & 0xffffffff, v.a >> 32};
     for (uint32_t i = 0; i < 2 && r + i < plan.info.nranks && shown < kShown; ++i) {
-      if (counts[i] == (reduces || r + i == plan.info.root ? 1u : 0u)) continue;
+      if (counts[i] == (sums || r + i == from.rank ? 1u : 0u)) continue;
       text += format(", rank %u's contribution %llu times", r + i, static_cast<unsigned long long>(counts[i]));
       ++shown;
     }
@@ -336,18 +341,18 @@ std::string explain(const Plan& plan, const Wiring& wiring, Placement placement,
   return text.empty() ? "pre or post applied to the wrong operands" : text.substr(2);
 }
 
-// What chunk c of out must hold, at every rank.
-Value wanted(const PlanInfo& info, uint32_t c) {
-  Value want = leaf(info.root, c, nullptr);
-  if (info.collective == Collective::broadcast) return want;
-  want.a = want.b = 0;
-  for (uint32_t r = 0; r < info.nranks; ++r) {
-    Value v = leaf(r, c, nullptr);
-    apply_pre(v, nullptr);
-    want.a += v.a;
-    want.b += v.b;
+// By chunk of in: what the fold of that of all ranks must be.
+std::vector<Value> folds_wanted(const PlanInfo& info) {
+  std::vector<Value> want(reduces(info.collective) ? info.chunks[0] : 0);
+  for (uint32_t c = 0; c < want.size(); ++c) {
+    for (uint32_t r = 0; r < info.nranks; ++r) {
+      Value v = leaf(r, c, nullptr);
+      apply_pre(v, nullptr);
+      want[c].a += v.a;
+      want[c].b += v.b;
+    }
+    apply_post(want[c], nullptr);
   }
-  apply_post(want, nullptr);
   return want;
 }
 
@@ -355,12 +360,17 @@ Result<DataReport> DataMachine::report(DataDemands demands) const {
   const PlanInfo& info = plan_.info;
   DataReport report{true, true, true, 0, steps_};
   if (info.collective == Collective::barrier) return report;
-  const bool reduces = info.collective == Collective::all_reduce;
+  const bool sums = reduces(info.collective);
+  const std::vector<Value> folds = folds_wanted(info);
+  // Of the first chunk of out that there is.
+  const uint64_t first_order = out(out_is_at_root(info.collective) ? info.root : 0, 0).order;
   const char* placed = placement_ == Placement::in_place ? "in place" : "out of place";
   for (uint32_t c = 0; c < chunks_[1]; ++c) {
-    const Value want = wanted(info, c);
     for (uint32_t r = 0; r < info.nranks; ++r) {
-      const uint32_t stored = stored_[place(r, Buf::out, c)];
+      if (!has_buffer(info, r, Buf::out)) continue;
+      const Origin from = origin(info, r, c);
+      const Value want = sums ? folds[from.chunk] : leaf(from.rank, from.chunk, nullptr);
+      const uint32_t stored = stored_[place(r, {Buf::out, c})];
       const Value& v = out(r, c);
       auto here = [&] {
         return format(
@@ -372,9 +382,9 @@ Result<DataReport> DataMachine::report(DataDemands demands) const {
       if (v.a != want.a || v.b != want.b)
         return error(hktInvalidArgument, "%s is wrong: %s", here().c_str(),
                      explain(plan_, wiring_, placement_, r, c).c_str());
-      report.rank_identical &= v.order == out(0, c).order;
-      report.chunk_identical &= v.order == out(0, 0).order;
-      report.order_is_rank &= !reduces || (v.lo == 0 && v.hi == info.nranks);
+      report.rank_identical &= info.collective != Collective::all_reduce || v.order == out(0, c).order;
+      report.chunk_identical &= !sums || v.order == first_order;
+      report.order_is_rank &= !sums || (v.lo == 0 && v.hi == info.nranks);
       report.expression = mix64(report.expression + kPreFactor) ^ v.order;
       if (demands.rank_identical && !report.rank_identical)
         return error(hktInvalidArgument, "%s is another fold than at rank 0: their bits may differ", here().c_str());
@@ -384,7 +394,7 @@ Result<DataReport> DataMachine::report(DataDemands demands) const {
     }
   }
   report.chunk_identical &= report.rank_identical;
-  if (report.chunk_identical) report.expression = out(0, 0).order;
+  if (report.chunk_identical) report.expression = first_order;
   return report;
 }
 

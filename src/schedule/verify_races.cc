@@ -116,21 +116,23 @@ RaceMachine::RaceMachine(Network& network, const Lowering& lowering, Placement p
 }
 
 size_t RaceMachine::index(const Place& p) const {
-  const size_t base = p.rank * per_rank_;
-  const size_t users = size_t{network_.rounds()} * chunks_[0];
-  if (p.buf == Buf::scratch) return base + 2 * users + p.chunk;
-  const bool second = p.buf == Buf::out && placement_ == Placement::out_of_place;  // in place in and out are one
-  return base + (second ? users : 0) + size_t{p.round} * chunks_[0] + p.chunk;
+  const size_t base = p.rank * per_rank_, rounds = network_.rounds();
+  const Cell c = cell(plan_.info, placement_, p.rank, {p.buf, p.chunk});
+  if (c.buf == Buf::in) return base + size_t{p.round} * chunks_[0] + c.chunk;
+  if (c.buf == Buf::out) return base + rounds * chunks_[0] + size_t{p.round} * chunks_[1] + c.chunk;
+  return base + rounds * (chunks_[0] + chunks_[1]) + c.chunk;
 }
 
 RaceMachine::Place RaceMachine::place_of(size_t index) const {
-  const size_t users = size_t{network_.rounds()} * chunks_[0];
-  const uint32_t rank = static_cast<uint32_t>(index / per_rank_);
-  size_t i = index % per_rank_;
-  if (i >= 2 * users) return {rank, Buf::scratch, static_cast<uint32_t>(i - 2 * users), 0};
-  const Buf buf = i >= users || placement_ == Placement::in_place ? Buf::out : Buf::in;
-  i %= users;
-  return {rank, buf, static_cast<uint32_t>(i % chunks_[0]), static_cast<uint32_t>(i / chunks_[0])};
+  const size_t in = size_t{network_.rounds()} * chunks_[0], out = size_t{network_.rounds()} * chunks_[1];
+  const auto at = [&](Buf b, size_t i) {
+    const uint32_t chunks = chunks_[static_cast<size_t>(b)];
+    return Place{static_cast<uint32_t>(index / per_rank_), b, static_cast<uint32_t>(i % chunks),
+                 static_cast<uint32_t>(b == Buf::scratch ? 0 : i / chunks)};
+  };
+  const size_t i = index % per_rank_;
+  if (i < in) return at(Buf::in, i);
+  return i < in + out ? at(Buf::out, i - in) : at(Buf::scratch, i - in - out);
 }
 
 std::string RaceMachine::name(const Place& p) const {

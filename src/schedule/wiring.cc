@@ -148,7 +148,7 @@ Status count_messages(const Plan& plan, Wiring& w) {
 
 // Scratch that no step of any rank names is memory for nothing.
 Status check_scratch(const Plan& plan) {
-  const uint32_t user = plan.info.chunks[1], scratch = plan.info.chunks[2];
+  const uint32_t scratch = plan.info.chunks[2];
   uint32_t used = 0;  // up to the highest chunk named
   auto name = [&](const Step& s, uint32_t first) {
     for (uint32_t j = 0; j < s.count && used < scratch; ++j)
@@ -161,7 +161,7 @@ Status check_scratch(const Plan& plan) {
       if (s.has(kStore) && s.dst_buf() == Buf::scratch) name(s, s.dst);
     }
   }
-  if (scratch - used < user || used == scratch) return {};
+  if (scratch - used < size_classes(plan.info) || used == scratch) return {};
   return error(hktInvalidArgument, "the plan declares %u chunks of scratch, its steps name none above %u", scratch,
                used);
 }

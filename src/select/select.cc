@@ -38,6 +38,29 @@ const char* broadcast_planner(const Facts& f, uint64_t bytes) {
   return f.nranks > 2 && bytes >= filled && !(f.oversubscribed && f.hosts == 1) ? "chain" : "binomial";
 }
 
+// Without measurements of their own: flat plans where all ranks share memory, few hops for small data, and what sends
+// each byte once for large data.
+const char* other_planner(const Facts& f, Collective collective, uint64_t bytes) {
+  const bool small = bytes <= 64 * KiB, flat = f.hosts == 1 && f.nranks <= 16;
+  switch (collective) {
+    case Collective::reduce:
+      return flat && small ? "flat" : small || f.nranks == 2 ? "binomial" : "chain";
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+      return flat ? "direct" : small ? "circulant" : "ring";
+    case Collective::all_to_all:
+      return flat ? "direct" : small ? "bruck" : "pairwise";
+    case Collective::gather:
+    case Collective::scatter:
+      return flat || !small ? "flat" : "binomial";
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::barrier:
+      break;
+  }
+  return "";
+}
+
 Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
   Choice c;
   const char* name = "dissemination";
@@ -50,12 +73,21 @@ Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
       break;
     case Collective::barrier:
       break;
+    default:
+      name = other_planner(f, collective, bytes);
+      break;
   }
   c.planner = find_planner(collective, name);
   c.learn_stores = f.hosts < f.nranks && bytes >= kLearnFrom;
   // An output that cannot stay in the cache need not go through it.
   c.stream_out = f.cache_bytes != 0 && bytes > f.cache_bytes / 2;
   return c;
+}
+
+// Planners of several collectives may share a name.
+bool first_of_name(const CatalogEntry& entry) {
+  const auto same = [&](const CatalogEntry& e) { return std::string_view(e.name) == entry.name; };
+  return &*std::find_if(catalog().begin(), catalog().end(), same) == &entry;
 }
 
 }  // namespace
@@ -69,8 +101,7 @@ Result<Table> build(const Facts& facts, std::string_view algo) {
     std::string known;
     bool found = false;
     for (const CatalogEntry& e : catalog()) {
-      known += known.empty() ? "" : ", ";
-      known += e.name;
+      if (first_of_name(e)) known += (known.empty() ? "" : ", ") + std::string(e.name);
       if (name != e.name) continue;
       forced[static_cast<uint32_t>(e.collective)] = &e;
       found = true;

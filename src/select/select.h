@@ -36,10 +36,11 @@ inline constexpr uint32_t bucket(uint64_t bytes) {
 // The largest size of a bucket.
 inline constexpr uint64_t bucket_bytes(uint32_t b) { return b == 0 ? 0 : b > 63 ? UINT64_MAX : uint64_t{1} << (b - 1); }
 
-inline constexpr uint32_t kCollectives = 3;
+using hocket::kCollectives;
 using Table = std::array<std::array<Choice, kBuckets>, kCollectives>;
 
-// `algo` is HOCKET_ALGO: empty, or planner names separated by commas, each taking over the collective that it serves
+// `algo` is HOCKET_ALGO: empty, or planner names separated by commas, each taking over the collectives that have one of
+// this name
 // ("ring" or "ring,chain"); an unknown name is an error that lists the known ones.
 Result<Table> build(const Facts& facts, std::string_view algo);
 

@@ -94,7 +94,8 @@ std::vector<WorldSpec> specs() {
     s.geometry = small_rings();
     all.push_back(s);
   };
-  for (const char* algo : {"", "ring,chain", "recursive_doubling,binomial", "one_shot", "two_shot", "double_tree"}) {
+  for (const char* algo : {"", "ring,chain", "recursive_doubling,binomial", "one_shot", "two_shot", "double_tree",
+                           "circulant,scatter_all_gather"}) {
     for (const int n : sizes) {
       add(n, "shm", 1, algo);
       if (n > 1) add(n, "tcp", 1, algo);

@@ -5,10 +5,10 @@ cd "$(dirname "$0")/../.."
 out=build/gpu
 rm -rf $out
 mkdir -p $out
-# One kernel per line PLANNER(...); each must be in the cubin.
-mapfile -t kernels < <(sed -nE 's/^PLANNER\((\w+).*/\1/p' tests/gpu/planner_kernel.cu)
-for name in $(sed -nE 's/.*constexpr const char\* name = "(\w+)".*/\1/p' src/algorithms/*.h); do
-  [[ " ${kernels[*]} " == *" $name "* ]] || { echo "gpu: planner_kernel.cu lacks PLANNER($name, ...)" >&2; exit 1; }
+# One kernel per line PLANNER(Type); each must be in the cubin, and no planner may be missing.
+mapfile -t kernels < <(sed -nE 's/^PLANNER\((\w+)\).*/\1/p' tests/gpu/planner_kernel.cu)
+for type in $(sed -nE '/^struct \w+ \{/{s/^struct (\w+).*/\1/;h}; /static constexpr const char\* name =/{x;p;x}' src/algorithms/*.h); do
+  [[ " ${kernels[*]} " == *" $type "* ]] || { echo "gpu: planner_kernel.cu lacks PLANNER($type)" >&2; exit 1; }
 done
 for arch in sm_80 sm_90; do
   cubin=$out/planner_kernel.$arch.cubin

@@ -1,12 +1,30 @@
 // Planners and the step driver as device code. Compiled only (tests/gpu/compile.sh): a planner that calls a host
 // function, or needs what device code lacks, fails here instead of in the kernels that will be made from it.
+#include "algorithms/all_gather_circulant.h"
+#include "algorithms/all_gather_direct.h"
+#include "algorithms/all_gather_ring.h"
+#include "algorithms/all_to_all_bruck.h"
+#include "algorithms/all_to_all_direct.h"
+#include "algorithms/all_to_all_pairwise.h"
 #include "algorithms/binomial.h"
 #include "algorithms/chain.h"
+#include "algorithms/circulant.h"
 #include "algorithms/dissemination.h"
 #include "algorithms/double_tree.h"
+#include "algorithms/gather_binomial.h"
+#include "algorithms/gather_flat.h"
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
+#include "algorithms/reduce_binomial.h"
+#include "algorithms/reduce_chain.h"
+#include "algorithms/reduce_flat.h"
+#include "algorithms/reduce_scatter_circulant.h"
+#include "algorithms/reduce_scatter_direct.h"
+#include "algorithms/reduce_scatter_ring.h"
 #include "algorithms/ring.h"
+#include "algorithms/scatter_all_gather.h"
+#include "algorithms/scatter_binomial.h"
+#include "algorithms/scatter_flat.h"
 #include "algorithms/two_shot.h"
 #include "schedule/drive.h"
 
@@ -60,18 +78,36 @@ __device__ void record(const Planner& planner, Step* steps, Peer* links, uint32_
   }
 }
 
-#define PLANNER(name, Type)                                                                        \
-  extern "C" __global__ void plan_##name(Type planner, Step* steps, Peer* links, uint32_t* counts, \
+#define PLANNER(Type)                                                                              \
+  extern "C" __global__ void plan_##Type(Type planner, Step* steps, Peer* links, uint32_t* counts, \
                                          uint32_t capacity) {                                      \
     record(planner, steps, links, counts, capacity);                                               \
   }
-PLANNER(ring, Ring)
-PLANNER(recursive_doubling, RecursiveDoubling)
-PLANNER(one_shot, OneShot)
-PLANNER(two_shot, TwoShot)
-PLANNER(double_tree, DoubleTree)
-PLANNER(binomial, Binomial)
-PLANNER(chain, Chain)
-PLANNER(dissemination, Dissemination)
+PLANNER(Ring)
+PLANNER(RecursiveDoubling)
+PLANNER(OneShot)
+PLANNER(TwoShot)
+PLANNER(DoubleTree)
+PLANNER(Circulant)
+PLANNER(Binomial)
+PLANNER(Chain)
+PLANNER(ScatterAllGather)
+PLANNER(Dissemination)
+PLANNER(ReduceFlat)
+PLANNER(ReduceBinomial)
+PLANNER(ReduceChain)
+PLANNER(AllGatherRing)
+PLANNER(AllGatherDirect)
+PLANNER(AllGatherCirculant)
+PLANNER(ReduceScatterRing)
+PLANNER(ReduceScatterDirect)
+PLANNER(ReduceScatterCirculant)
+PLANNER(AllToAllDirect)
+PLANNER(AllToAllPairwise)
+PLANNER(AllToAllBruck)
+PLANNER(GatherFlat)
+PLANNER(GatherBinomial)
+PLANNER(ScatterFlat)
+PLANNER(ScatterBinomial)
 
 }  // namespace hocket

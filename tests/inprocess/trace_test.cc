@@ -5,14 +5,22 @@
 namespace hocket::test {
 namespace {
 
+// Slots with lines enough for the half of 16 chunks that one message may carry, and small enough for several rounds.
+RingGeometry rings() {
+  RingGeometry g = small_rings();
+  g.slot_bytes = 512;
+  return g;
+}
+
 TEST(Trace, EqualsThePlan) {
   for (const CatalogEntry& entry : catalog()) {
+    if (entry.collective > Collective::barrier) continue;  // no call of a communicator runs it
     for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 16}) {
       WorldSpec spec;
       spec.n = n;
       spec.transport = "shm";
       spec.algo = entry.name;
-      spec.geometry = small_rings();
+      spec.geometry = rings();
       run_world(spec, [&](Communicator& comm, int rank) {
         constexpr uint64_t kCount = 500;
         const uint32_t root = entry.rooted ? static_cast<uint32_t>(n / 2) : 0;
@@ -30,12 +38,14 @@ TEST(Trace, EqualsThePlan) {
           case Collective::barrier:
             s = comm.barrier();
             break;
+          default:
+            break;
         }
         ASSERT_TRUE(s.ok()) << s.error().text;
         const RankPlan plan = entry.rank_plan(static_cast<uint32_t>(n), root, static_cast<uint32_t>(rank));
         const PlanInfo info = entry.info(static_cast<uint32_t>(n), root);
         const uint64_t per_round =
-            entry.collective == Collective::barrier ? 1 : round_elems(info, 4, small_rings().slot_bytes);
+            entry.collective == Collective::barrier ? 1 : round_elems(info, 4, rings().slot_bytes);
         const uint64_t rounds = entry.collective == Collective::barrier ? 1 : (kCount + per_round - 1) / per_round;
         size_t total = 0;
         for (uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {

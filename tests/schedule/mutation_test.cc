@@ -27,9 +27,14 @@ enum class Reason {
               // classes as before
   reordered,  // steps, or the pushes of a step, that do not depend on each other trade places: the same expressions, at
               // another time
-  repeated    // a copy inside a rank is made twice
+  repeated,   // a copy inside a rank is made twice
+  widened,    // a copy inside a rank takes blocks along that are overwritten before they count
+  elsewhere,  // a block is loaded from another buffer that holds the same
+  implied,    // a dependency that, for so few ranks, other order implies as well, or a later step of the same lane does
+  alone       // of a single rank: collectives that only move data, or that all reduce, are one and the same
 };
-constexpr const char* kReasonNames[] = {"unexplained", "commuted", "regrouped", "reordered", "repeated"};
+constexpr const char* kReasonNames[] = {"unexplained", "commuted",  "regrouped", "reordered", "repeated",
+                                        "widened",     "elsewhere", "implied",   "alone"};
 
 struct Mutant {
   std::string field;
@@ -58,10 +63,14 @@ Status prove(const Plan& plan, const Original& o, DataReport& report) {
 // Which reason explains that a mutant is right.
 Reason reason(const Original& o, const Mutant& m, const DataReport& report) {
   const bool same = report.expression == o.report.expression;
+  if (m.field == "info.collective") return same && o.plan.info.nranks == 1 ? Reason::alone : Reason::none;
   if (m.field == "self" || m.field == "swap in") {
     if (o.plan.info.collective == Collective::barrier) return same ? Reason::reordered : Reason::none;
     return same ? Reason::commuted : Reason::regrouped;
   }
+  if (m.field == "dep.step" || m.field == "dep.lag") return same ? Reason::implied : Reason::none;
+  if (m.field == "count") return same && m.local && m.after > m.before ? Reason::widened : Reason::none;
+  if (m.field == "bufs") return same && (m.before >> 4) == (m.after >> 4) ? Reason::elsewhere : Reason::none;
   if (m.field == "swap out" || m.field == "swap steps") return same ? Reason::reordered : Reason::none;
   if (m.field == "repeat step") return same && m.local ? Reason::repeated : Reason::none;
   return Reason::none;
@@ -130,9 +139,9 @@ class Mutator {
       {S, S, S, S}, {S, D, S, D}, {D, S, S, S}, {M, S, S, S}, {M, D, S, S}};
 
   template <class T>
-  void cell(T& field, const char* name, uint32_t rank) {
+  void cell(T& field, const char* name, uint32_t rank, bool local = false) {
     if constexpr (std::is_enum_v<T>) {
-      cell(reinterpret_cast<std::underlying_type_t<T>&>(field), name, rank);
+      cell(reinterpret_cast<std::underlying_type_t<T>&>(field), name, rank, local);
     } else {
       const T before = field;
       std::vector<T> values = {static_cast<T>(before + 1), static_cast<T>(before - 1), static_cast<T>(2 * before), T{0},
@@ -143,7 +152,7 @@ class Mutator {
       for (T value : values) {
         if (value == before) continue;
         field = value;
-        judge({name, rank, before, value});
+        judge({name, rank, before, value, local});
       }
       field = before;
     }
@@ -162,7 +171,7 @@ class Mutator {
     cell(s.spare, "spare", rank);
     cell(s.src, "src", rank);
     cell(s.dst, "dst", rank);
-    cell(s.count, "count", rank);
+    cell(s.count, "count", rank, (s.ops & (kRecv | kSend)) == 0);
     cell(s.stride, "stride", rank);
   }
 
@@ -242,7 +251,7 @@ void mutate(const std::string& name, const std::vector<Plan>& plans) {
     caught += m.caught;
     for (const auto& [why, count] : m.proven) proven[why] += count;
   }
-  std::printf("%-18s %7llu mutants, %7llu caught", name.c_str(), static_cast<unsigned long long>(mutants),
+  std::printf("%-30s %7llu mutants, %7llu caught", name.c_str(), static_cast<unsigned long long>(mutants),
               static_cast<unsigned long long>(caught));
   uint64_t rest = mutants - caught;
   for (const auto& [why, count] : proven) {
@@ -259,7 +268,7 @@ TEST(Mutation, every_planner_of_few_ranks) {
     std::vector<Plan> plans;
     for (uint32_t n = 1; n <= (HKT_SANITIZED ? 5u : 8u); ++n)
       for (uint32_t root = 0; root < (e.rooted ? n : 1); ++root) plans.push_back(e.plan(n, root));
-    mutate(e.name, plans);
+    mutate(std::string(collective_name(e.collective)) + " " + e.name, plans);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -33,6 +34,12 @@ inline Plan planned(const char* name, uint32_t n, uint32_t root = 0) {
   std::abort();
 }
 
+inline Plan planned(Collective collective, const char* name, uint32_t n, uint32_t root = 0) {
+  if (const CatalogEntry* e = find_planner(collective, name)) return e->plan(n, root);
+  ADD_FAILURE() << "no planner " << name;
+  std::abort();
+}
+
 // Declares the cost that the steps have, so that a planted mistake is not caught by its cost alone.
 inline void declare(Plan& plan) {
   plan.info.message_blocks = 0;
@@ -59,12 +66,12 @@ struct Program {
   std::vector<std::vector<Line>> lanes;
 };
 
-inline Plan by_hand(Collective collective, uint32_t chunks, uint32_t scratch, const std::vector<Program>& programs) {
+inline Plan by_hand(Collective collective, std::array<uint32_t, kBufs> chunks, const std::vector<Program>& programs) {
   Plan plan;
   plan.info.name = "by hand";
   plan.info.collective = collective;
   plan.info.nranks = static_cast<uint32_t>(programs.size());
-  plan.info.chunks = {chunks, chunks, scratch};
+  plan.info.chunks = chunks;
   for (const Program& program : programs) {
     RankPlan r;
     r.in = program.in;
@@ -81,6 +88,10 @@ inline Plan by_hand(Collective collective, uint32_t chunks, uint32_t scratch, co
   }
   declare(plan);
   return plan;
+}
+
+inline Plan by_hand(Collective collective, uint32_t chunks, uint32_t scratch, const std::vector<Program>& programs) {
+  return by_hand(collective, {chunks, chunks, scratch}, programs);
 }
 
 // Broadcast from rank 0 to rank 1 through scratch: one lane receives, another one unpacks; each waits for the other.

@@ -1,9 +1,8 @@
-// Runs every planner on real numbers: a small executor of its own, over FIFO links of depth 2 and several rounds, in
-// and out of place, checked against a reference that adds up in a loop. Independent of verify and of the engine.
+// Every planner on real numbers, checked against references that add up or copy in a loop: blocks of all sizes, several
+// rounds, in and out of place. Independent of verify and of the engine.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <string>
 #include <tuple>
@@ -12,176 +11,35 @@
 #include "algorithms/catalog.h"
 #include "algorithms/double_tree.h"
 #include "algorithms/math.h"
-#include "schedule/drive.h"
-#include "schedule/shape.h"
+#include "schedule/executor.h"
 
 namespace hocket {
 namespace {
 
-using Value = uint64_t;
-using Fold = Value (*)(Value, Value);
-
-constexpr uint32_t kDepth = 2;  // of a link
-constexpr uint32_t kElem = sizeof(Value);
-constexpr uint32_t kLine = kChunkAlign / kElem;
-constexpr uint32_t kNobody = 0xffffffff;
-
 Value add(Value a, Value b) { return a + b; }
 // Neither commutative nor associative: tells every order and every bracketing apart.
 Value ordered(Value a, Value b) { return (a * 0x9e3779b97f4a7c15u) ^ (b + (a >> 29) + 0x632be59bd9b4e019u); }
-Value pre(Value v) { return 3 * v + 1; }
-Value post(Value v) { return 7 * v + 5; }
-Value input(uint32_t rank, uint64_t i) { return (rank + 1) * 1000003u + i * 7919u; }
 
-struct Message {
-  std::vector<Value> data;
-};
-
-struct Job {
-  const Plan& plan;
-  Shape shape;
-  Fold fold;
-  bool in_place;
-  std::vector<std::vector<Value>> in{}, out{}, scratch{};
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::deque<Message>> links{};  // source, destination, tag
-  std::vector<std::vector<Cursor>> cursors{};                                       // by rank and lane
-  std::vector<Cost> sent{};
-
-  std::vector<Value>& buffer(uint32_t rank, Buf b) {
-    if (b == Buf::scratch) return scratch[rank];
-    return b == Buf::in || in_place ? in[rank] : out[rank];
+// Vectors: three rounds, the last one with chunks of 1 line, less than a line and nothing; one round with most chunks
+// empty; nothing at all. Blocks: several rounds; a table with blocks of no elements, of less than a round, of several,
+// and gaps in between; nothing at all.
+std::vector<Sizes> sizes(const PlanInfo& info) {
+  if (layout(info.collective) == Layout::round_major) {
+    const uint64_t round = uint64_t{info.chunks[1]} * kLine;
+    return {{2 * round + kLine + 3, round}, {3, round}, {0, round}};
   }
-};
-
-struct Source {
-  const RankPlan& plan;
-  uint32_t steps(uint32_t lane) const { return plan.lanes[lane].count; }
-  const Step& step(uint32_t lane, uint32_t i) const { return plan.steps[plan.lanes[lane].first + i]; }
-  Dep dep(uint32_t lane, uint32_t i, uint32_t d) const {
-    return plan.deps[plan.first_dep[plan.lanes[lane].first + i] + d];
+  std::vector<Sizes> list = {{2 * kLine + 3, kLine}, {0, kLine}};
+  if (info.collective == Collective::all_to_all) return list;
+  Sizes table{2 * kLine + 2, kLine};
+  uint64_t end = 0;
+  for (uint32_t c = 0; c < info.nranks; ++c) {
+    constexpr uint64_t kCounts[] = {5, 0, 2 * kLine + 2, 1, kLine};
+    table.counts.push_back(c == info.nranks / 2 ? table.elems : kCounts[c % 5]);
+    table.displs.push_back(end + c % 3);
+    end = table.displs.back() + table.counts.back();
   }
-};
-
-struct Machine {
-  Job& job;
-  uint32_t rank;
-
-  std::deque<Message>& in_link(uint32_t k) {
-    const Peer& p = job.plan.ranks[rank].in[k];
-    return job.links[{p.rank, rank, p.tag}];
-  }
-  std::deque<Message>& out_link(uint32_t k) {
-    const Peer& p = job.plan.ranks[rank].out[k];
-    return job.links[{rank, p.rank, p.tag}];
-  }
-  bool dep_done(Dep d, uint32_t round) const {
-    const Cursor& c = job.cursors[rank][d.lane];
-    return c.round > round || (c.round == round && c.step > d.step);
-  }
-  bool pop_ready(uint32_t k) { return !in_link(k).empty(); }
-  bool push_ready(uint32_t k, const Step&) { return out_link(k).size() < kDepth; }
-
-  std::vector<Span> spans(const Step& s, Buf b, uint32_t chunk, uint32_t round) const {
-    std::vector<Span> list;
-    const uint32_t chunks = job.plan.info.chunks[static_cast<size_t>(b)];
-    for (uint32_t j = 0; j < s.count; ++j) list.push_back(job.shape.span(b, (chunk + j * s.stride) % chunks, round));
-    return list;
-  }
-  void execute(const Step& s, const Cursor& c) {
-    std::vector<std::vector<Value>> operands;
-    for (uint32_t k = 0; k < s.nrecv; ++k) {
-      operands.push_back(in_link(s.recv + k).front().data);
-      in_link(s.recv + k).pop_front();
-    }
-    if (s.has(kLoad)) {
-      std::vector<Value> local;
-      for (const Span& span : spans(s, s.src_buf(), s.src, c.round))
-        for (uint64_t i = 0; i < span.bytes / kElem; ++i)
-          local.push_back(job.buffer(rank, s.src_buf()).at(span.offset / kElem + i));
-      if (s.has(kPre)) std::transform(local.begin(), local.end(), local.begin(), pre);
-      operands.insert(operands.begin() + s.self, local);
-    }
-    std::vector<Value> v;
-    if (!operands.empty()) v = operands[0];
-    for (size_t k = 1; k < operands.size(); ++k) {
-      ASSERT_EQ(operands[k].size(), v.size());
-      for (size_t i = 0; i < v.size(); ++i) v[i] = job.fold(v[i], operands[k][i]);
-    }
-    if (s.has(kPost)) std::transform(v.begin(), v.end(), v.begin(), post);
-    if (s.has(kStore)) {
-      size_t at = 0;
-      for (const Span& span : spans(s, s.dst_buf(), s.dst, c.round))
-        for (uint64_t i = 0; i < span.bytes / kElem; ++i)
-          job.buffer(rank, s.dst_buf()).at(span.offset / kElem + i) = v.at(at++);
-      ASSERT_EQ(at, v.size());
-    }
-    for (uint32_t k = 0; k < s.nsend; ++k) out_link(s.send + k).push_back({v});
-    job.sent[rank].messages += s.nsend;
-    job.sent[rank].blocks += s.nsend * s.count;
-  }
-};
-
-Job prepare(const Plan& plan, const Shape& shape, Fold fold, bool in_place) {
-  Job job{plan, shape, fold, in_place};
-  const uint32_t n = plan.info.nranks;
-  job.sent.assign(n, {});
-  for (uint32_t r = 0; r < n; ++r) {
-    job.in.emplace_back(shape.elems());
-    for (uint64_t i = 0; i < shape.elems(); ++i) job.in[r][i] = input(r, i);
-    job.out.emplace_back(shape.elems(), 0xdeadbeef0000u + r);
-    job.scratch.emplace_back(plan.info.chunks[static_cast<size_t>(Buf::scratch)] * shape.scratch_stride() / kElem,
-                             0xabcdefu);
-    job.cursors.emplace_back(plan.ranks[r].lanes.size());
-    for (uint32_t lane = 0; lane < job.cursors[r].size(); ++lane) job.cursors[r][lane].lane = lane;
-  }
-  return job;
-}
-
-// Runs all lanes of all ranks but `absent`, one after another, until nothing moves. Returns how many ranks have
-// finished.
-uint32_t drive(Job& job, uint32_t absent = kNobody) {
-  for (;;) {
-    bool moved = false;
-    uint32_t finished = 0;
-    for (uint32_t r = 0; r < job.plan.info.nranks; ++r) {
-      if (r == absent) continue;
-      Machine machine{job, r};
-      bool done = true;
-      for (Cursor& c : job.cursors[r]) {
-        const Cursor before = c;
-        done &= run_lane(Source{job.plan.ranks[r]}, c, job.shape.rounds(), machine);
-        moved |= c.round != before.round || c.step != before.step;
-      }
-      finished += done;
-    }
-    if (!moved) return finished;
-  }
-}
-
-// Runs to the end and returns what every rank then has as its result.
-std::vector<std::vector<Value>> execute(Job& job) {
-  const uint32_t n = job.plan.info.nranks;
-  const std::vector<std::vector<Value>> before = job.in;
-  EXPECT_EQ(drive(job), n) << "standstill";
-  for (const auto& [link, queue] : job.links)
-    EXPECT_TRUE(queue.empty()) << std::get<0>(link) << " -> " << std::get<1>(link) << ": a message is never popped";
-  if (!job.in_place) {
-    EXPECT_EQ(job.in, before) << "in was written";
-  }
-  for (uint32_t r = 0; r < n; ++r) {
-    EXPECT_EQ(job.sent[r].messages, job.plan.ranks[r].cost.messages * job.shape.rounds()) << "rank " << r;
-    EXPECT_EQ(job.sent[r].blocks, job.plan.ranks[r].cost.blocks * job.shape.rounds()) << "rank " << r;
-  }
-  return job.in_place ? job.in : job.out;
-}
-
-// Three rounds, the last one with chunks of 1 line, less than a line and nothing; one round with most chunks empty;
-// nothing at all.
-std::vector<Shape> shapes(const PlanInfo& info) {
-  const uint32_t chunks = info.chunks[static_cast<size_t>(Buf::out)];
-  const uint64_t round = uint64_t{chunks} * kLine;
-  return {Shape(2 * round + kLine + 3, kElem, chunks, round), Shape(3, kElem, chunks, round),
-          Shape(0, kElem, chunks, round)};
+  list.push_back(table);
+  return list;
 }
 
 std::vector<Value> operands(uint32_t n, uint64_t i) {
@@ -195,6 +53,43 @@ Value fold_in_rank_order(uint32_t n, uint64_t i, Fold fold) {
   Value v = x[0];
   for (uint32_t r = 1; r < n; ++r) v = fold(v, x[r]);
   return post(v);
+}
+
+// What out of a rank holds in the end; garbage where nothing is to be stored, or where the rank has no out.
+std::vector<Value> expected(const PlanInfo& info, const Sizes& s, uint32_t rank, std::vector<Value> out, Fold fold) {
+  const uint32_t n = info.nranks;
+  const auto copy_block = [&](uint64_t to, uint64_t count, uint32_t from, uint64_t first) {
+    for (uint64_t i = 0; i < count; ++i) out[to + i] = input(from, first + i);
+  };
+  switch (info.collective) {
+    case Collective::barrier:
+      break;
+    case Collective::reduce:
+      if (rank != info.root) break;
+      [[fallthrough]];
+    case Collective::all_reduce:
+      for (uint64_t i = 0; i < s.elems; ++i) out[i] = fold_in_rank_order(n, i, fold);
+      break;
+    case Collective::broadcast:
+      copy_block(0, s.elems, info.root, 0);
+      break;
+    case Collective::gather:
+      if (rank != info.root) break;
+      [[fallthrough]];
+    case Collective::all_gather:
+      for (uint32_t c = 0; c < n; ++c) copy_block(s.displ(c), s.count(c), c, 0);
+      break;
+    case Collective::reduce_scatter:
+      for (uint64_t i = 0; i < s.count(rank); ++i) out[i] = fold_in_rank_order(n, s.displ(rank) + i, fold);
+      break;
+    case Collective::scatter:
+      copy_block(0, s.count(rank), info.root, s.displ(rank));
+      break;
+    case Collective::all_to_all:
+      for (uint32_t c = 0; c < n; ++c) copy_block(s.displ(c), s.count(c), c, s.displ(rank));
+      break;
+  }
+  return out;
 }
 
 // Neighbours first, the surplus over a power of two at the front.
@@ -218,66 +113,97 @@ Value fold_as_tree(uint32_t n, uint64_t i, Fold fold) {
 
 class Planners : public testing::TestWithParam<const CatalogEntry*> {};
 
-std::string entry_name(const testing::TestParamInfo<const CatalogEntry*>& info) { return info.param->name; }
-std::vector<const CatalogEntry*> entries(const std::vector<Collective>& collectives) {
+std::string entry_name(const testing::TestParamInfo<const CatalogEntry*>& info) {
+  return std::string(collective_name(info.param->collective)) + "_" + info.param->name;
+}
+std::vector<const CatalogEntry*> entries(bool (*wanted)(Collective)) {
   std::vector<const CatalogEntry*> list;
   for (const CatalogEntry& e : catalog())
-    if (std::count(collectives.begin(), collectives.end(), e.collective) > 0) list.push_back(&e);
+    if (wanted(e.collective)) list.push_back(&e);
   return list;
 }
 class DataPlanners : public Planners {};
-class Reductions : public Planners {};
-constexpr auto kReduce = Collective::all_reduce;
-INSTANTIATE_TEST_SUITE_P(Catalog, Planners,
-                         testing::ValuesIn(entries({kReduce, Collective::broadcast, Collective::barrier})), entry_name);
-INSTANTIATE_TEST_SUITE_P(Catalog, DataPlanners, testing::ValuesIn(entries({kReduce, Collective::broadcast})),
+class AllReductions : public Planners {};
+INSTANTIATE_TEST_SUITE_P(Catalog, Planners, testing::ValuesIn(entries([](Collective) { return true; })), entry_name);
+INSTANTIATE_TEST_SUITE_P(Catalog, DataPlanners,
+                         testing::ValuesIn(entries([](Collective c) { return c != Collective::barrier; })), entry_name);
+INSTANTIATE_TEST_SUITE_P(Catalog, AllReductions,
+                         testing::ValuesIn(entries([](Collective c) { return c == Collective::all_reduce; })),
                          entry_name);
-INSTANTIATE_TEST_SUITE_P(Catalog, Reductions, testing::ValuesIn(entries({kReduce})), entry_name);
+
+// All roots of few ranks, some of more.
+std::vector<uint32_t> roots(const CatalogEntry& e, uint32_t n) {
+  std::vector<uint32_t> list;
+  for (uint32_t root = 0; root < (e.rooted ? n : 1); ++root)
+    if (n <= 20 || root < 2 || root == n / 3 || root == n - 1) list.push_back(root);
+  return list;
+}
 
 TEST_P(DataPlanners, AddsUpOrCopiesRealNumbers) {
   const CatalogEntry& e = *GetParam();
   for (uint32_t n = 1; n <= 40; ++n)
-    for (uint32_t root = 0; root < (e.rooted ? n : 1); ++root)
+    for (const uint32_t root : roots(e, n))
       for (const bool in_place : {false, true}) {
         SCOPED_TRACE(testing::Message() << "n " << n << " root " << root << " in place " << in_place);
         const Plan plan = e.plan(n, root);
-        for (const Shape& shape : shapes(plan.info)) {
-          Job job = prepare(plan, shape, add, in_place);
-          const auto results = execute(job);
-          std::vector<Value> expected;
-          for (uint64_t i = 0; i < shape.elems(); ++i)
-            expected.push_back(e.collective == Collective::broadcast ? input(root, i) : fold_in_rank_order(n, i, add));
-          for (uint32_t r = 0; r < n; ++r) ASSERT_EQ(results[r], expected) << "rank " << r;
+        for (const Sizes& s : sizes(plan.info)) {
+          Execution run(plan, s, add, in_place);
+          std::vector<std::vector<Value>> want;
+          for (uint32_t r = 0; r < n; ++r) {
+            std::vector<Value> before;
+            for (uint64_t i = 0; i < run.out_size(r); ++i) before.push_back(run.out(r, i));
+            want.push_back(expected(plan.info, s, r, before, add));
+          }
+          run.run();
+          for (uint32_t r = 0; r < n; ++r)
+            for (uint64_t i = 0; i < run.out_size(r); ++i)
+              ASSERT_EQ(run.out(r, i), want[r][i]) << "rank " << r << " element " << i;
         }
       }
 }
 
-TEST_P(Reductions, FoldsAlikeOnAllRanks) {
+TEST_P(AllReductions, FoldsAlikeOnAllRanks) {
   const CatalogEntry& e = *GetParam();
   for (uint32_t n = 1; n <= 40; ++n) {
     const Plan plan = e.plan(n, 0);
-    const Shape shape = shapes(plan.info)[0];
-    Job job = prepare(plan, shape, ordered, false);
-    const auto results = execute(job);
-    for (uint32_t r = 1; r < n; ++r) ASSERT_EQ(results[r], results[0]) << "n " << n << " rank " << r;
+    const Sizes s = sizes(plan.info)[0];
+    Execution run(plan, s, ordered, false);
+    run.run();
+    for (uint32_t r = 1; r < n; ++r)
+      for (uint64_t i = 0; i < s.elems; ++i) ASSERT_EQ(run.out(r, i), run.out(0, i)) << "n " << n << " rank " << r;
   }
 }
 
-TEST(FoldOrder, DirectOnesFoldInTheOrderOfRanksAndRecursiveDoublingAsATree) {
+// `reference` of element i of the vector, at every rank that has it.
+TEST(FoldOrder, IsThatOfTheRanksOrOfATree) {
   struct Case {
+    Collective collective;
     const char* name;
     Value (*reference)(uint32_t, uint64_t, Fold);
+    uint32_t (*root)(uint32_t n);
   };
-  constexpr Case kCases[] = {
-      {"one_shot", fold_in_rank_order}, {"two_shot", fold_in_rank_order}, {"recursive_doubling", fold_as_tree}};
-  for (const Case& c : kCases)
+  constexpr auto first = [](uint32_t) -> uint32_t { return 0; };
+  constexpr auto last = [](uint32_t n) { return n - 1; };
+  constexpr auto middle = [](uint32_t n) { return n / 2; };
+  const Case cases[] = {{Collective::all_reduce, "one_shot", fold_in_rank_order, first},
+                        {Collective::all_reduce, "two_shot", fold_in_rank_order, first},
+                        {Collective::all_reduce, "recursive_doubling", fold_as_tree, first},
+                        {Collective::reduce, "flat", fold_in_rank_order, middle},
+                        {Collective::reduce, "chain", fold_in_rank_order, last},
+                        {Collective::reduce_scatter, "direct", fold_in_rank_order, first}};
+  for (const Case& c : cases)
     for (uint32_t n = 1; n <= 40; ++n) {
-      const Plan plan = find_planner(kReduce, c.name)->plan(n, 0);
-      const Shape shape = shapes(plan.info)[0];
-      Job job = prepare(plan, shape, ordered, true);
-      const auto results = execute(job);
-      for (uint64_t i = 0; i < shape.elems(); ++i)
-        ASSERT_EQ(results[0][i], c.reference(n, i, ordered)) << c.name << " n " << n << " element " << i;
+      const CatalogEntry& e = *find_planner(c.collective, c.name);
+      const uint32_t root = e.rooted ? c.root(n) : 0;
+      const Plan plan = e.plan(n, root);
+      const Sizes s = sizes(plan.info)[0];
+      Execution run(plan, s, ordered, true);
+      run.run();
+      const bool blocks = c.collective == Collective::reduce_scatter;
+      for (uint32_t r = 0; r < (blocks ? n : 1); ++r)
+        for (uint64_t i = 0; i < s.elems; ++i)
+          ASSERT_EQ(run.out(blocks ? r : root, i), c.reference(n, blocks ? s.displ(r) + i : i, ordered))
+              << collective_name(c.collective) << " " << c.name << " n " << n << " element " << i;
     }
 }
 
@@ -286,9 +212,10 @@ TEST(Dissemination, HoldsEveryoneUntilTheLastOneComes) {
   for (uint32_t n = 1; n <= 40; ++n)
     for (uint32_t absent = 0; absent < n; ++absent) {
       const Plan plan = e.plan(n, 0);
-      Job job = prepare(plan, Shape(0, kElem, 1, 1), add, false);
-      ASSERT_EQ(drive(job, absent), 0u) << "n " << n << ": somebody leaves without rank " << absent;
-      execute(job);
+      const Sizes nothing;
+      Execution run(plan, nothing, add, false);
+      ASSERT_EQ(run.drive(absent), 0u) << "n " << n << ": somebody leaves without rank " << absent;
+      run.run();
     }
 }
 
@@ -363,6 +290,7 @@ TEST(Catalog, FindsByCollectiveAndName) {
     EXPECT_EQ(info.root, e.rooted ? 3u : 0u);
   }
   EXPECT_EQ(find_planner(Collective::broadcast, "ring"), nullptr);
+  EXPECT_EQ(find_planner(Collective::all_gather, "ring")->collective, Collective::all_gather);
   EXPECT_EQ(find_planner(Collective::all_reduce, "rin"), nullptr);
 }
 
@@ -382,8 +310,8 @@ TEST_P(Planners, StepsFitAtTheMostRanks) {
         EXPECT_LE(uint32_t{s.send} + s.nsend, source->links_out(r));
         EXPECT_LE(uint32_t{s.recv} + s.nrecv, source->links_in(r));
         EXPECT_LE(s.self, s.nrecv);
-        EXPECT_LT(s.src, source->info().chunks[0]);
-        EXPECT_LT(s.dst, source->info().chunks[1]);
+        EXPECT_LT(s.src, source->info().chunks[static_cast<size_t>(s.src_buf())]);
+        EXPECT_LT(s.dst, source->info().chunks[static_cast<size_t>(s.dst_buf())]);
       }
     }
     for (const uint32_t k : {0u, 1u, source->links_out(r) - 1})

@@ -8,16 +8,29 @@
 #include <limits>
 #include <string>
 
+#include "algorithms/all_gather_circulant.h"
+#include "algorithms/all_gather_direct.h"
+#include "algorithms/all_gather_ring.h"
+#include "algorithms/all_to_all_bruck.h"
+#include "algorithms/all_to_all_direct.h"
 #include "algorithms/binomial.h"
 #include "algorithms/catalog.h"
 #include "algorithms/chain.h"
+#include "algorithms/circulant.h"
 #include "algorithms/dissemination.h"
 #include "algorithms/double_tree.h"
+#include "algorithms/gather_binomial.h"
+#include "algorithms/gather_flat.h"
 #include "algorithms/math.h"
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
+#include "algorithms/reduce_binomial.h"
+#include "algorithms/reduce_scatter_circulant.h"
 #include "algorithms/ring.h"
+#include "algorithms/scatter_all_gather.h"
+#include "algorithms/scatter_binomial.h"
 #include "algorithms/two_shot.h"
+#include "schedule/collective.h"
 
 namespace hocket {
 namespace {
@@ -187,7 +200,7 @@ TEST(Model, TwoLevelsCountAndCharge) {
 }
 
 TEST(Model, ArraysAndStepsOnDemandTakeTheSameTime) {
-  SimCall call = bytes(100'000);
+  SimCall call;
   call.slot_bytes = 1024;
   NetworkModel net = uniform();
   net.group = 3;
@@ -195,13 +208,64 @@ TEST(Model, ArraysAndStepsOnDemandTakeTheSameTime) {
   net.beta_us_per_byte[1] = 0.01;
   for (const CatalogEntry& e : catalog())
     for (const uint32_t n : {1u, 2u, 7u, 12u}) {
-      if (e.collective == Collective::barrier) call.bytes = 0;
+      call.bytes = e.collective == Collective::barrier ? 0 : 84 * 1200;  // divides into blocks for these n
       Result<SimReport> lazy = simulate(*e.source(n, 0), net, call);
       Result<SimReport> arrays = simulate(e.plan(n, 0), net, call);
       ASSERT_TRUE(lazy.ok()) << lazy.error().text;
       ASSERT_TRUE(arrays.ok()) << arrays.error().text;
       EXPECT_EQ(lazy->finish_us, arrays->finish_us) << e.name << " " << n;
     }
+}
+
+// Blocks are cut into rounds, and what is sent is what the planner declares.
+TEST(Model, BlocksCountAsDeclared) {
+  for (const CatalogEntry& e : catalog()) {
+    if (layout(e.collective) != Layout::blocks) continue;
+    for (const uint32_t n : {1u, 2u, 7u, 12u}) {
+      SimCall call = bytes(uint64_t{n} * 1200);
+      Cost all;
+      for (uint32_t r = 0; r < n; ++r) {
+        const Cost c = e.rank_plan(n, 0, r).cost;
+        all.messages += c.messages;
+        all.blocks += c.blocks;
+      }
+      for (const uint64_t slot : {0u, 1024u}) {
+        call.slot_bytes = slot;
+        Result<SimReport> r = simulate(*e.source(n, 0), uniform(), call);
+        ASSERT_TRUE(r.ok()) << r.error().text;
+        const uint64_t per_message = e.info(n, 0).message_blocks, lines = per_message ? 16 / per_message : 16;
+        EXPECT_EQ(r->rounds, slot == 0 ? 1 : (1200 + lines * 64 - 1) / (lines * 64)) << e.name << " " << n;
+        EXPECT_EQ(r->messages[0], uint64_t{all.messages} * r->rounds) << e.name << " " << n;
+        EXPECT_EQ(r->bytes[0], uint64_t{all.blocks} * 1200) << e.name << " " << n;
+      }
+    }
+  }
+}
+
+TEST(ClosedForm, HopsOfLogarithmicPlans) {
+  NetworkModel net;
+  net.alpha_us = {1, 1};
+  for (const uint32_t n : {1u, 2u, 3u, 5u, 8u, 37u, 64u}) {
+    const double hops = ceil_log2(n);
+    EXPECT_EQ(time_of(AllGatherCirculant{n}, net, bytes(64 * n)).time_us, hops) << n;
+    EXPECT_EQ(time_of(ReduceScatterCirculant{n}, net, bytes(64 * n)).time_us, hops) << n;
+    EXPECT_EQ(time_of(Circulant{n}, net, bytes(64 * n)).time_us, 2 * hops) << n;
+    EXPECT_EQ(time_of(AllToAllBruck{n}, net, bytes(64 * n)).time_us, hops) << n;
+    EXPECT_LE(time_of(GatherBinomial{n, n / 3}, net, bytes(64 * n)).time_us, hops) << n;
+    EXPECT_LE(time_of(ScatterBinomial{n, n / 3}, net, bytes(64 * n)).time_us, hops) << n;
+    EXPECT_LE(time_of(ReduceBinomial{n, n / 3}, net, bytes(64)).time_us, hops) << n;
+    EXPECT_LE(time_of(ScatterAllGather{n, n / 3}, net, bytes(64 * n)).time_us, 2 * hops) << n;
+  }
+}
+
+// Every rank's port sends n-1 blocks, one after another, and so does the one that receives them.
+TEST(ClosedForm, AllAtOnceIsBoundByThePorts) {
+  for (const uint32_t n : {2u, 3u, 8u, 37u}) {
+    const double expected = kAlpha + (n - 1) * 640 * kBeta;
+    EXPECT_NEAR(time_of(AllGatherDirect{n}, uniform(0, 0), bytes(640 * n)).time_us, expected, nearly(expected)) << n;
+    EXPECT_NEAR(time_of(AllToAllDirect{n}, uniform(0, 0), bytes(640 * n)).time_us, expected, nearly(expected)) << n;
+    EXPECT_NEAR(time_of(GatherFlat{n, 0}, uniform(0, 0), bytes(640 * n)).time_us, expected, nearly(expected)) << n;
+  }
 }
 
 TEST(Model, ManyRanks) {
@@ -252,6 +316,8 @@ TEST(Refuses, WhatCannotBeTimed) {
       << refusal(ring, uniform(), call);
   call.depth = 0;
   EXPECT_NE(refusal(ring, uniform(), call).find("depth 0"), std::string::npos);
+  EXPECT_NE(refusal(PlannerSource<AllGatherRing>(AllGatherRing{3}), uniform(), bytes(16)).find("not 3 equal blocks"),
+            std::string::npos);
   EXPECT_NE(refusal(ring, uniform(), bytes(3)).find("no multiple of the element size 4"), std::string::npos);
   call = bytes(64);
   call.elem_size = 3;

@@ -63,6 +63,23 @@ TEST(Validate, refuses_plans_that_do_not_hold_together) {
   EXPECT_TRUE(contains(text(validate(good.info, good.ranks[0], 3)), "rank 3 of a plan for 3 ranks"));
 }
 
+TEST(Validate, refuses_blocks_that_are_not_those_of_the_collective) {
+  auto refused = [](Plan p, auto change, const char* why) {
+    change(p);
+    EXPECT_TRUE(contains(text(validate(p)), why)) << text(validate(p));
+  };
+  const Plan gather = planned(Collective::all_gather, "circulant", 3);
+  refused(gather, [](Plan& p) { p.info.chunks = {3, 3, 0}; }, "all_gather of 3 ranks has 1 and 3");
+  refused(gather, [](Plan& p) { p.info.chunks = {1, 1, 0}; }, "all_gather of 3 ranks has 1 and 3");
+  refused(gather, [](Plan& p) { p.info.chunks[2] = 1; }, "no multiple of the 3 size classes");
+  refused(gather, [](Plan& p) { p.info.root = 1; }, "root 1");
+  refused(
+      planned(Collective::reduce_scatter, "ring", 3), [](Plan& p) { p.info.chunks = {1, 3, 0}; },
+      "reduce_scatter of 3 ranks has 3 and 1");
+  refused(planned(Collective::all_to_all, "bruck", 4), [](Plan& p) { p.info.chunks[2] = 4; }, "name none above 3");
+  refused(planned(Collective::reduce, "flat", 3, 1), [](Plan& p) { p.info.root = 3; }, "root 3 of 3 ranks");
+}
+
 TEST(VerifyData, says_when_a_plan_is_too_large_for_it) {
   Plan p = planned("ring", 3);
   p.info.chunks = {0xffffffff, 0xffffffff, 0};
@@ -83,6 +100,19 @@ TEST(VerifyData, proves_the_determinism_classes) {
   }
 }
 
+// A reduction to a root keeps the order of ranks where the ranks counted from the root do.
+TEST(VerifyData, knows_for_which_root_the_order_is_that_of_the_ranks) {
+  for (uint32_t n : {2u, 3u, 5u, 8u})
+    for (uint32_t root = 0; root < n; ++root) {
+      const auto in_order = [&](const char* name) {
+        return report(planned(Collective::reduce, name, n, root)).order_is_rank;
+      };
+      EXPECT_TRUE(in_order("flat"));
+      EXPECT_EQ(in_order("binomial"), root == 0) << n << " " << root;
+      EXPECT_EQ(in_order("chain"), root == n - 1) << n << " " << root;
+    }
+}
+
 // Which planners may take each other's place without a bit of the result changing.
 TEST(VerifyData, tells_which_plans_agree_bit_by_bit) {
   for (uint32_t n = 2; n <= 9; ++n) {
@@ -91,6 +121,12 @@ TEST(VerifyData, tells_which_plans_agree_bit_by_bit) {
     EXPECT_EQ(one == report(planned("recursive_doubling", n)).expression, n == 2) << n;  // more than one rounding
   }
   EXPECT_EQ(report(planned("one_shot", 2)).expression, report(planned("ring", 2)).expression);
+  // Across collectives too: what a reduce and a reduce-scatter in the order of ranks compute is what one_shot computes.
+  for (uint32_t n = 2; n <= 9; ++n) {
+    const uint64_t one = report(planned("one_shot", n)).expression;
+    EXPECT_EQ(one, report(planned(Collective::reduce, "flat", n, n / 2)).expression);
+    EXPECT_EQ(one, report(planned(Collective::reduce_scatter, "direct", n)).expression);
+  }
 }
 
 TEST(VerifyData, refuses_what_a_caller_demands_and_a_plan_lacks) {
@@ -217,15 +253,18 @@ TEST(RoundElems, makes_messages_fit_into_slots) {
       for (uint32_t elem_size : {1u, 2u, 8u, 16u}) {
         for (uint64_t slot : {64ull, 100ull, 4096ull, 1ull << 20}) {
           const uint64_t elems = round_elems(info, elem_size, slot);
-          ASSERT_GT(elems, 0u);
+          ASSERT_EQ(elems > 0, slot >= uint64_t{info.message_blocks} * kChunkAlign) << e.name << " " << n;
+          if (elems == 0) continue;
           EXPECT_EQ(elems * elem_size % kChunkAlign, 0u);
-          EXPECT_GE(elems * elem_size, uint64_t{info.chunks[1]} * kChunkAlign);
+          const bool blocks = layout(info.collective) == Layout::blocks;
+          EXPECT_GE(elems * elem_size, uint64_t{blocks ? 1 : info.chunks[1]} * kChunkAlign);
           for (uint64_t total : {elems - 1, elems, 3 * elems + 5}) {
-            const Shape shape(total, elem_size, info.chunks[1], elems);
+            const Shape shape = blocks ? Shape(BlockLayout{info.collective, n, 0, elem_size, total, elems})
+                                       : Shape(total, elem_size, info.chunks[1], elems);
             EXPECT_LE(shape.scratch_stride() * info.message_blocks, slot) << e.name << " " << n;
             for (uint32_t round = 0; round < shape.rounds(); ++round)
               for (uint32_t c = 0; c < info.chunks[1]; ++c)
-                ASSERT_LE(shape.user(c, round).bytes * info.message_blocks, slot);
+                ASSERT_LE(shape.span(Buf::out, c, round).bytes * info.message_blocks, slot);
           }
         }
       }

@@ -25,8 +25,8 @@ Status verify_plan(const PlanChoice& choice) {
   }
   std::printf("%s %s, %u ranks: proven, in place and out of place\n", collective_name(plan.info.collective),
               plan.info.name.c_str(), plan.info.nranks);
-  std::printf("  every contribution is in every result exactly once; every message is received\n");
-  if (plan.info.collective == Collective::all_reduce) {
+  std::printf("  every result is made of just what it has to be made of, once; every message is received\n");
+  if (reduces(plan.info.collective)) {
     std::printf("  results: %s\n", data.chunk_identical  ? "the same bits on all ranks, whatever the size (R2)"
                                    : data.rank_identical ? "the same bits on all ranks (R1)"
                                                          : "may differ in rounding from rank to rank");
@@ -34,9 +34,10 @@ Status verify_plan(const PlanChoice& choice) {
   }
   std::printf("  no race and no deadlock with %u slots per link, credit every %u\n", lowering.depth,
               lowering.ack_batch);
-  std::printf("  steps per round, all ranks: %llu; a rank sends at most %llu messages, %llu blocks of 1/%u\n",
+  std::printf("  steps per round, all ranks: %llu; a rank sends at most %llu messages, %llu blocks%s\n",
               static_cast<unsigned long long>(data.steps), static_cast<unsigned long long>(messages),
-              static_cast<unsigned long long>(blocks), std::max(1u, plan.info.chunks[static_cast<uint32_t>(Buf::out)]));
+              static_cast<unsigned long long>(blocks),
+              layout(plan.info.collective) == Layout::blocks ? "" : format(" of 1/%u", plan.info.chunks[1]).c_str());
   return {};
 }
 
@@ -47,7 +48,7 @@ void add_plan(CLI::App& app, int& status) {
   plan->require_subcommand(1);
   plan->add_subcommand("list", "the planners")->callback([&status] {
     for (const CatalogEntry& e : catalog())
-      std::printf("%-10s  %-18s  %s\n", collective_name(e.collective), e.name, e.summary);
+      std::printf("%-14s  %-18s  %s\n", collective_name(e.collective), e.name, e.summary);
     status = 0;
   });
   const auto choice = std::make_shared<PlanChoice>();
@@ -72,15 +73,25 @@ void add_plan(CLI::App& app, int& status) {
 
 void add_plan_choice(CLI::App& app, PlanChoice& choice) {
   app.add_option("name", choice.name, "the planner; `hocket plan list` shows all")->required();
+  app.add_option("-c,--collective", choice.collective,
+                 "whose planner, if several have one of this name; default: the first that `hocket plan list` shows");
   app.add_option("--np", choice.np, "number of ranks")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  app.add_option("-r,--root", choice.root, "root of a broadcast")->capture_default_str();
+  app.add_option("-r,--root", choice.root, "root, for the collectives that have one")->capture_default_str();
 }
 
 Result<const CatalogEntry*> find_choice(const PlanChoice& choice) {
   std::vector<std::string> known;
+  std::vector<std::string> collectives;
+  for (uint32_t c = 0; c < kCollectives; ++c) collectives.emplace_back(collective_name(static_cast<Collective>(c)));
+  if (!choice.collective.empty() && std::count(collectives.begin(), collectives.end(), choice.collective) == 0)
+    return error(hktInvalidArgument, "--collective: unknown collective '%s'%s", choice.collective.c_str(),
+                 did_you_mean(choice.collective, collectives).c_str());
   for (const CatalogEntry& e : catalog()) {
-    known.emplace_back(e.name);
+    if (!choice.collective.empty() && choice.collective != collective_name(e.collective)) continue;
+    if (std::count(known.begin(), known.end(), e.name) == 0) known.emplace_back(e.name);
     if (choice.name != e.name) continue;
+    if (choice.np > e.max_ranks)
+      return error(hktInvalidArgument, "%s serves at most %u ranks; --np is %u", e.name, e.max_ranks, choice.np);
     if (choice.root >= choice.np)
       return error(hktInvalidArgument, "--root %u must be less than --np %u", choice.root, choice.np);
     return &e;

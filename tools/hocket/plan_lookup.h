@@ -12,6 +12,7 @@ namespace hocket::tool {
 
 struct PlanChoice {
   std::string name;
+  std::string collective;  // empty: the first of the catalogue that has a planner of this name
   uint32_t np = 4;
   uint32_t root = 0;
 };

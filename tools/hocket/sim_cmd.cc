@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "perf_options.h"
 #include "plan_lookup.h"
+#include "schedule/collective.h"
 #include "schedule/simulate.h"
 
 namespace hocket::tool {
@@ -20,7 +21,10 @@ Status simulate_plan(const SimFlags& f) {
   SimCall call;
   HKT_ASSIGN(call.bytes, parse_size(f.bytes, "--bytes"));
   HKT_ASSIGN(call.slot_bytes, parse_size(f.slot, "--slot"));
-  call.bytes = call.bytes / call.elem_size * call.elem_size;
+  // Whole elements; and where the buffer is one of blocks, as large ones as fit.
+  const uint64_t unit =
+      uint64_t{call.elem_size} * (layout(plan.info.collective) == Layout::blocks ? plan.info.nranks : 1);
+  call.bytes = call.bytes / unit * unit;
   NetworkModel net;
   net.group = f.group;
   net.alpha_us = {f.alpha, f.inter_alpha};
@@ -43,7 +47,7 @@ void add_sim(CLI::App& app, int& status) {
   CLI::App* sim = app.add_subcommand("sim", "time a plan on a model of a network");
   const auto f = std::make_shared<SimFlags>();
   add_plan_choice(*sim, f->plan);
-  sim->add_option("--bytes", f->bytes, "size of the buffer")->capture_default_str();
+  sim->add_option("--bytes", f->bytes, "size of the (larger) buffer")->capture_default_str();
   sim->add_option("--slot", f->slot, "most bytes in a message; 0: everything in one round")->capture_default_str();
   sim->add_option("--group", f->group, "ranks per host; 0: all on one")->capture_default_str();
   sim->add_option("--alpha", f->alpha, "latency of a message, us")
