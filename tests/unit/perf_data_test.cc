@@ -127,8 +127,8 @@ void encode(hktDataType_t type, Number number, Bytes& bytes, uint64_t i) {
 
 Number combine(const Kind& kind, Number a, Number b) {
   const bool is_bool = std::get<0>(kind) == hktBool;
-  const auto x = static_cast<uint64_t>(a.real()), y = static_cast<uint64_t>(b.real());
-  const bool p = x != 0, q = y != 0;
+  const auto bits = [](Number n) { return static_cast<uint64_t>(n.real()); };  // whole and not negative where asked for
+  const bool p = a.real() != 0, q = b.real() != 0;
   switch (std::get<1>(kind)) {
     case hktSum:
       return is_bool ? Number(p || q) : a + b;
@@ -142,11 +142,11 @@ Number combine(const Kind& kind, Number a, Number b) {
     case hktAvg:
       return a + b;
     case hktBitAnd:
-      return is_bool ? Number(p && q) : Number(static_cast<double>(x & y));
+      return is_bool ? Number(p && q) : Number(static_cast<double>(bits(a) & bits(b)));
     case hktBitOr:
-      return is_bool ? Number(p || q) : Number(static_cast<double>(x | y));
+      return is_bool ? Number(p || q) : Number(static_cast<double>(bits(a) | bits(b)));
     case hktBitXor:
-      return is_bool ? Number(p != q) : Number(static_cast<double>(x ^ y));
+      return is_bool ? Number(p != q) : Number(static_cast<double>(bits(a) ^ bits(b)));
     case hktLogicalAnd:
       return Number(p && q);
     case hktLogicalOr:
