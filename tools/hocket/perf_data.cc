@@ -140,7 +140,8 @@ PerfData::Number PerfData::value(int rank, uint64_t i) const {
 }
 
 PerfData::Number PerfData::combined(Number a, Number b) const {
-  const auto p = static_cast<uint64_t>(a.real()), q = static_cast<uint64_t>(b.real());
+  const auto whole = [](Number n) { return static_cast<uint64_t>(n.real()); };  // of values that are whole and >= 0
+  const bool p = a.real() != 0, q = b.real() != 0;
   switch (op_) {
     case hktSum:
     case hktAvg:
@@ -152,17 +153,17 @@ PerfData::Number PerfData::combined(Number a, Number b) const {
     case hktMin:
       return std::min(a.real(), b.real());
     case hktBitAnd:
-      return static_cast<double>(p & q);
+      return static_cast<double>(whole(a) & whole(b));
     case hktBitOr:
-      return static_cast<double>(p | q);
+      return static_cast<double>(whole(a) | whole(b));
     case hktBitXor:
-      return static_cast<double>(p ^ q);
+      return static_cast<double>(whole(a) ^ whole(b));
     case hktLogicalAnd:
-      return p != 0 && q != 0 ? 1 : 0;
+      return p && q ? 1 : 0;
     case hktLogicalOr:
-      return p != 0 || q != 0 ? 1 : 0;
+      return p || q ? 1 : 0;
     case hktLogicalXor:
-      return (p != 0) != (q != 0) ? 1 : 0;
+      return p != q ? 1 : 0;
   }
   return 0;
 }
