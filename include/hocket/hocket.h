@@ -6,7 +6,8 @@
  *   hktCommAbort and hktCommGetAsyncError may be called from any thread at any time.
  * - All ranks of a communicator issue the same collectives in the same order.
  * - Counts are in elements and 64 bits wide. A count of 0 is valid and allows null buffers.
- * - sendbuf == recvbuf means in place; any other overlap is an invalid argument.
+ * - sendbuf == recvbuf means in place; where one buffer is a block of the other, it is in place if it lies where that
+ *   block does. Any other overlap is an invalid argument.
  * - Buffers belong to the caller; Hocket uses them until the call has returned.
  * - After fork() a communicator is unusable in the child (hktInvalidUsage) and stays usable in the parent.
  */
@@ -197,6 +198,40 @@ HKT_API hktResult_t hktBroadcast(const void* sendbuf, void* recvbuf, size_t coun
                                  hktComm_t comm, const hktCallOptions_t* options);
 /* Returns after every rank has called it. */
 HKT_API hktResult_t hktBarrier(hktComm_t comm, const hktCallOptions_t* options);
+/* The root's recvbuf[i] = op over all ranks of sendbuf[i], i < count; recvbuf is written on the root only and may be
+ * null elsewhere. */
+HKT_API hktResult_t hktReduce(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktRedOp_t op,
+                              int root, hktComm_t comm, const hktCallOptions_t* options);
+/* recvbuf has n blocks of sendcount, n ranks: block r = sendbuf of rank r. In place: sendbuf == recvbuf + rank *
+ * sendcount. */
+HKT_API hktResult_t hktAllGather(const void* sendbuf, void* recvbuf, size_t sendcount, hktDataType_t type,
+                                 hktComm_t comm, const hktCallOptions_t* options);
+/* sendbuf has n blocks of recvcount: recvbuf = op over all ranks of their block of this rank. In place: recvbuf ==
+ * sendbuf + rank * recvcount. */
+HKT_API hktResult_t hktReduceScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hktDataType_t type,
+                                     hktRedOp_t op, hktComm_t comm, const hktCallOptions_t* options);
+/* Both have n blocks of count: block r of recvbuf = this rank's block of rank r's sendbuf. In place: equal. */
+HKT_API hktResult_t hktAllToAll(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktComm_t comm,
+                                const hktCallOptions_t* options);
+/* The root's recvbuf has n blocks of sendcount: block r = sendbuf of rank r; it is written on the root only and may be
+ * null elsewhere. In place on the root: sendbuf == recvbuf + root * sendcount. */
+HKT_API hktResult_t hktGather(const void* sendbuf, void* recvbuf, size_t sendcount, hktDataType_t type, int root,
+                              hktComm_t comm, const hktCallOptions_t* options);
+/* The root's sendbuf has n blocks of recvcount: recvbuf = this rank's block; sendbuf is read on the root only and may
+ * be null elsewhere. In place on the root: recvbuf == sendbuf + root * recvcount. */
+HKT_API hktResult_t hktScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hktDataType_t type, int root,
+                               hktComm_t comm, const hktCallOptions_t* options);
+/* Blocks of different sizes: counts[r] elements for rank r, at displs[r] elements from the start of the buffer that has
+ * all n blocks; displs null: one after the other. Both arrays are equal on all ranks and are compared; a block of
+ * recvbuf shares no element with another one. Elements between the blocks are not touched.
+ * recvbuf: block r = sendbuf, counts[r] elements, of rank r. In place: sendbuf == recvbuf + displs[rank]. */
+HKT_API hktResult_t hktAllGatherV(const void* sendbuf, void* recvbuf, const size_t* counts, const size_t* displs,
+                                  hktDataType_t type, hktComm_t comm, const hktCallOptions_t* options);
+/* recvbuf, counts[rank] elements = op over all ranks of their sendbuf's block of this rank. In place: recvbuf ==
+ * sendbuf + displs[rank], and then no blocks of sendbuf share an element. */
+HKT_API hktResult_t hktReduceScatterV(const void* sendbuf, void* recvbuf, const size_t* counts, const size_t* displs,
+                                      hktDataType_t type, hktRedOp_t op, hktComm_t comm,
+                                      const hktCallOptions_t* options);
 
 #ifdef __cplusplus
 }

@@ -157,6 +157,94 @@ class Communicator {
   }
   void barrier() { check(hktBarrier(comm_, nullptr)); }
 
+  // `out` of the root = op over all ranks of `in`. `out` is written on the root only, where it is as long as `in`;
+  // elsewhere it may be anything, {} too.
+  template <class T, std::size_t N>
+  void reduce(std::span<const T, N> in, std::type_identity_t<std::span<T>> out, Op op, int root) {
+    if (rank() == root) require("reduce", "out", out.size(), in.size());
+    check(hktReduce(in.data(), out.data(), in.size(), type_of<T>(), static_cast<hktRedOp_t>(op), root, comm_, nullptr));
+  }
+  // In place: the root's data.
+  template <class T, std::size_t N>
+  void reduce(std::span<T, N> data, Op op, int root) {
+    check(hktReduce(data.data(), data.data(), data.size(), type_of<T>(), static_cast<hktRedOp_t>(op), root, comm_,
+                    nullptr));
+  }
+
+  // `out` has size() blocks, block r is `in` of rank r.
+  template <class T, std::size_t N, std::size_t M>
+  void all_gather(std::span<const T, N> in, std::span<T, M> out) {
+    require("all_gather", "out", out.size(), in.size() * blocks());
+    check(hktAllGather(in.data(), out.data(), in.size(), type_of<T>(), comm_, nullptr));
+  }
+  // In place: each rank has filled its own block.
+  template <class T, std::size_t N>
+  void all_gather(std::span<T, N> data) {
+    const std::span<T> own = own_block("all_gather", data);
+    check(hktAllGather(own.data(), data.data(), own.size(), type_of<T>(), comm_, nullptr));
+  }
+
+  // `in` has size() blocks; `out` = op over all ranks of their block for this rank.
+  template <class T, std::size_t N, std::size_t M>
+  void reduce_scatter(std::span<const T, N> in, std::span<T, M> out, Op op) {
+    require("reduce_scatter", "in", in.size(), out.size() * blocks());
+    check(
+        hktReduceScatter(in.data(), out.data(), out.size(), type_of<T>(), static_cast<hktRedOp_t>(op), comm_, nullptr));
+  }
+  // In place: the result is this rank's block of data, which is returned.
+  template <class T, std::size_t N>
+  std::span<T> reduce_scatter(std::span<T, N> data, Op op) {
+    const std::span<T> own = own_block("reduce_scatter", data);
+    check(hktReduceScatter(data.data(), own.data(), own.size(), type_of<T>(), static_cast<hktRedOp_t>(op), comm_,
+                           nullptr));
+    return own;
+  }
+
+  // Both have size() blocks: block r of `out` = this rank's block of rank r's `in`.
+  template <class T, std::size_t N, std::size_t M>
+  void all_to_all(std::span<const T, N> in, std::span<T, M> out) {
+    require("all_to_all", "out", out.size(), in.size());
+    const std::size_t count = own_block("all_to_all", in).size();
+    check(hktAllToAll(in.data(), out.data(), count, type_of<T>(), comm_, nullptr));
+  }
+  template <class T, std::size_t N>
+  void all_to_all(std::span<T, N> data) {
+    const std::size_t count = own_block("all_to_all", data).size();
+    check(hktAllToAll(data.data(), data.data(), count, type_of<T>(), comm_, nullptr));
+  }
+
+  // `out` of the root has size() blocks, block r is `in` of rank r; elsewhere it may be anything, {} too.
+  template <class T, std::size_t N>
+  void gather(std::span<const T, N> in, std::type_identity_t<std::span<T>> out, int root) {
+    if (rank() == root) require("gather", "out", out.size(), in.size() * blocks());
+    check(hktGather(in.data(), out.data(), in.size(), type_of<T>(), root, comm_, nullptr));
+  }
+  // `in` of the root has size() blocks, `out` is this rank's; elsewhere `in` may be anything, {} too.
+  template <class T, std::size_t N>
+  void scatter(std::type_identity_t<std::span<const T>> in, std::span<T, N> out, int root) {
+    if (rank() == root) require("scatter", "in", in.size(), out.size() * blocks());
+    check(hktScatter(in.data(), out.data(), out.size(), type_of<T>(), root, comm_, nullptr));
+  }
+
+  // Blocks of different sizes: counts[r] elements for rank r, at displs[r] of the buffer that has all of them; without
+  // displs one after the other. Both are equal on all ranks.
+  template <class T, std::size_t N, std::size_t M>
+  void all_gather_v(std::span<const T, N> in, std::span<T, M> out, std::span<const std::size_t> counts,
+                    std::span<const std::size_t> displs = {}) {
+    require_table("all_gather_v", counts, displs, out.size());
+    require("all_gather_v", "in", in.size(), counts[own()]);
+    check(hktAllGatherV(in.data(), out.data(), counts.data(), displs.empty() ? nullptr : displs.data(), type_of<T>(),
+                        comm_, nullptr));
+  }
+  template <class T, std::size_t N, std::size_t M>
+  void reduce_scatter_v(std::span<const T, N> in, std::span<T, M> out, Op op, std::span<const std::size_t> counts,
+                        std::span<const std::size_t> displs = {}) {
+    require_table("reduce_scatter_v", counts, displs, in.size());
+    require("reduce_scatter_v", "out", out.size(), counts[own()]);
+    check(hktReduceScatterV(in.data(), out.data(), counts.data(), displs.empty() ? nullptr : displs.data(),
+                            type_of<T>(), static_cast<hktRedOp_t>(op), comm_, nullptr));
+  }
+
   void abort() { check(hktCommAbort(comm_)); }
   hktResult_t async_error() const {
     hktResult_t async = hktSuccess;
@@ -167,6 +255,35 @@ class Communicator {
 
  private:
   explicit Communicator(hktComm_t comm) : comm_(comm) {}
+  std::size_t own() const { return static_cast<std::size_t>(rank()); }
+  std::size_t blocks() const { return static_cast<std::size_t>(size()); }
+  static void require(const char* call, const char* what, std::size_t has, std::size_t needs) {
+    if (has == needs) return;
+    throw Failure(hktInvalidArgument, std::string(call) + ": " + what + " has " + std::to_string(has) +
+                                          " elements; there must be " + std::to_string(needs));
+  }
+  // Of a buffer of size() equal blocks.
+  template <class T, std::size_t N>
+  std::span<T> own_block(const char* call, std::span<T, N> data) const {
+    const std::size_t n = blocks(), count = data.size() / n;
+    if (data.size() % n != 0)
+      throw Failure(hktInvalidArgument, std::string(call) + ": " + std::to_string(data.size()) +
+                                            " elements are no equal blocks for " + std::to_string(n) + " ranks");
+    return std::span<T>(data).subspan(own() * count, count);
+  }
+  void require_table(const char* call, std::span<const std::size_t> counts, std::span<const std::size_t> displs,
+                     std::size_t has) const {
+    require(call, "counts", counts.size(), blocks());
+    if (!displs.empty()) require(call, "displs", displs.size(), blocks());
+    std::size_t end = 0;
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      const std::size_t at = displs.empty() ? end : displs[r];
+      if (counts[r] > has || at > has - counts[r])
+        throw Failure(hktInvalidArgument, std::string(call) + ": the block of rank " + std::to_string(r) +
+                                              " reaches past the buffer's " + std::to_string(has) + " elements");
+      if (displs.empty()) end += counts[r];
+    }
+  }
   template <class Init>
   static Communicator make(const Config& config, Init&& init) {
     hktConfig_t k = HKT_CONFIG_INITIALIZER;

@@ -1,6 +1,6 @@
 // The collectives of the C ABI: argument checks and nothing else.
+#include "api/arguments.h"
 #include "api/handle.h"
-#include "base/types.h"
 
 namespace hocket {
 namespace {
@@ -21,41 +21,35 @@ Status read_options(const char* function, const hktCallOptions_t* options, CallO
   return {};
 }
 
-// Type, count and the two buffers of a collective. `sends`: sendbuf is read on this rank.
-struct Buffers {
-  const void* send;
-  const void* recv;
-  uint64_t count;
-  hktDataType_t type;
-  bool sends;
+// What every collective of equal blocks checks. `root` is of no meaning for those without one.
+struct Checked {
+  const char* function;
+  Collective collective;
+  Data data;
+  int root;
 };
 
-// Good buffers, the only case that has to be quick.
-bool good_buffers(const Buffers& b) {
-  const size_t size = type_size(b.type);
-  if (size == 0 || b.count > static_cast<uint64_t>(INT64_MAX) / 16) return false;
-  if (b.count == 0) return true;
-  if (b.recv == nullptr || (b.sends && b.send == nullptr)) return false;
-  const auto s = reinterpret_cast<uintptr_t>(b.send), r = reinterpret_cast<uintptr_t>(b.recv);
-  return !b.sends || s == r || (s < r ? r - s : s - r) >= b.count * size;
+Status check(const Checked& c, hktComm_t comm, const hktCallOptions_t* options, CallOptions& o) {
+  if (!usable(comm)) [[unlikely]]
+    return unusable(c.function, comm);
+  const int n = comm->comm->size();
+  if (is_rooted(c.collective)) HKT_TRY(check_root(c.function, c.root, n));
+  HKT_TRY(check_buffers(c.function, c.data, uses(c.collective, n, comm->comm->rank(), c.root)));
+  if (options != nullptr) HKT_TRY(read_options(c.function, options, o));
+  return {};
 }
 
-Status check_buffers(const char* function, const Buffers& b) {
-  if (!valid(b.type))
-    return error(hktInvalidArgument, "%s: type is %d, which is no hktDataType_t", function, static_cast<int>(b.type));
-  const size_t size = type_size(b.type);
-  if (b.count > static_cast<uint64_t>(INT64_MAX) / size)
-    return error(hktInvalidArgument, "%s: count %llu of %s overflows 63 bits of bytes", function,
-                 static_cast<unsigned long long>(b.count), type_name(b.type));
-  if (b.count == 0) return {};
-  if (b.sends) HKT_TRY(check_pointer(function, "sendbuf", b.send));
-  HKT_TRY(check_pointer(function, "recvbuf", b.recv));
-  const auto s = reinterpret_cast<uintptr_t>(b.send), r = reinterpret_cast<uintptr_t>(b.recv);
-  const uint64_t bytes = b.count * size;
-  if (b.sends && s != r && (s < r ? r - s : s - r) < bytes)
-    return error(hktInvalidArgument,
-                 "%s: sendbuf and recvbuf overlap by %llu bytes; they must be equal (in place) or disjoint", function,
-                 static_cast<unsigned long long>(bytes - (s < r ? r - s : s - r)));
+// The same for blocks by a table.
+struct CheckedBlocks {
+  const char* function;
+  Collective collective;
+  BlockData data;
+};
+
+Status check(const CheckedBlocks& c, hktComm_t comm, const hktCallOptions_t* options, CallOptions& o) {
+  if (!usable(comm)) return unusable(c.function, comm);
+  HKT_TRY(check_blocks(c.function, c.collective, c.data, comm->comm->size(), comm->comm->rank()));
+  if (options != nullptr) HKT_TRY(read_options(c.function, options, o));
   return {};
 }
 
@@ -69,15 +63,10 @@ extern "C" {
 hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktRedOp_t op,
                          hktComm_t comm, const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    if (!usable(comm)) return unusable("hktAllReduce", comm);
-    const Buffers buffers{sendbuf, recvbuf, count, type, true};
-    if (!good_buffers(buffers)) HKT_TRY(check_buffers("hktAllReduce", buffers));
-    if (!valid(op))
-      return error(hktInvalidArgument, "hktAllReduce: op is %d, which is no hktRedOp_t", static_cast<int>(op));
-    if (const char* why = unsupported(type, op); why != nullptr)
-      return error(hktInvalidArgument, "hktAllReduce: %s of %s: %s", op_name(op), type_name(type), why);
+    const Checked c{"hktAllReduce", Collective::all_reduce, {sendbuf, recvbuf, count, type}, 0};
     CallOptions o;
-    if (options != nullptr) HKT_TRY(read_options("hktAllReduce", options, o));
+    HKT_TRY(check(c, comm, options, o));
+    HKT_TRY(check_op(c.function, type, op));
     return comm->comm->all_reduce(sendbuf, recvbuf, count, type, op, o);
   });
 }
@@ -85,14 +74,9 @@ hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDa
 hktResult_t hktBroadcast(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, int root, hktComm_t comm,
                          const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    if (!usable(comm)) return unusable("hktBroadcast", comm);
-    const int n = comm->comm->size();
-    if (root < 0 || root >= n)
-      return error(hktInvalidArgument, "hktBroadcast: root is %d, must be in [0, %d)", root, n);
-    const Buffers buffers{sendbuf, recvbuf, count, type, comm->comm->rank() == root};
-    if (!good_buffers(buffers)) HKT_TRY(check_buffers("hktBroadcast", buffers));
+    const Checked c{"hktBroadcast", Collective::broadcast, {sendbuf, recvbuf, count, type}, root};
     CallOptions o;
-    if (options != nullptr) HKT_TRY(read_options("hktBroadcast", options, o));
+    HKT_TRY(check(c, comm, options, o));
     return comm->comm->broadcast(sendbuf, recvbuf, count, type, root, o);
   });
 }
@@ -103,6 +87,89 @@ hktResult_t hktBarrier(hktComm_t comm, const hktCallOptions_t* options) {
     CallOptions o;
     if (options != nullptr) HKT_TRY(read_options("hktBarrier", options, o));
     return comm->comm->barrier(o);
+  });
+}
+
+hktResult_t hktReduce(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktRedOp_t op, int root,
+                      hktComm_t comm, const hktCallOptions_t* options) {
+  return guarded(__func__, [&]() -> Status {
+    const Checked c{"hktReduce", Collective::reduce, {sendbuf, recvbuf, count, type}, root};
+    CallOptions o;
+    HKT_TRY(check(c, comm, options, o));
+    HKT_TRY(check_op(c.function, type, op));
+    return comm->comm->reduce(c.data, op, root, o);
+  });
+}
+
+hktResult_t hktAllGather(const void* sendbuf, void* recvbuf, size_t sendcount, hktDataType_t type, hktComm_t comm,
+                         const hktCallOptions_t* options) {
+  return guarded(__func__, [&]() -> Status {
+    const Checked c{"hktAllGather", Collective::all_gather, {sendbuf, recvbuf, sendcount, type}, 0};
+    CallOptions o;
+    HKT_TRY(check(c, comm, options, o));
+    return comm->comm->all_gather(c.data, o);
+  });
+}
+
+hktResult_t hktReduceScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hktDataType_t type, hktRedOp_t op,
+                             hktComm_t comm, const hktCallOptions_t* options) {
+  return guarded(__func__, [&]() -> Status {
+    const Checked c{"hktReduceScatter", Collective::reduce_scatter, {sendbuf, recvbuf, recvcount, type}, 0};
+    CallOptions o;
+    HKT_TRY(check(c, comm, options, o));
+    HKT_TRY(check_op(c.function, type, op));
+    return comm->comm->reduce_scatter(c.data, op, o);
+  });
+}
+
+hktResult_t hktAllToAll(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktComm_t comm,
+                        const hktCallOptions_t* options) {
+  return guarded(__func__, [&]() -> Status {
+    const Checked c{"hktAllToAll", Collective::all_to_all, {sendbuf, recvbuf, count, type}, 0};
+    CallOptions o;
+    HKT_TRY(check(c, comm, options, o));
+    return comm->comm->all_to_all(c.data, o);
+  });
+}
+
+hktResult_t hktGather(const void* sendbuf, void* recvbuf, size_t sendcount, hktDataType_t type, int root,
+                      hktComm_t comm, const hktCallOptions_t* options) {
+  return guarded(__func__, [&]() -> Status {
+    const Checked c{"hktGather", Collective::gather, {sendbuf, recvbuf, sendcount, type}, root};
+    CallOptions o;
+    HKT_TRY(check(c, comm, options, o));
+    return comm->comm->gather(c.data, root, o);
+  });
+}
+
+hktResult_t hktScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hktDataType_t type, int root,
+                       hktComm_t comm, const hktCallOptions_t* options) {
+  return guarded(__func__, [&]() -> Status {
+    const Checked c{"hktScatter", Collective::scatter, {sendbuf, recvbuf, recvcount, type}, root};
+    CallOptions o;
+    HKT_TRY(check(c, comm, options, o));
+    return comm->comm->scatter(c.data, root, o);
+  });
+}
+
+hktResult_t hktAllGatherV(const void* sendbuf, void* recvbuf, const size_t* counts, const size_t* displs,
+                          hktDataType_t type, hktComm_t comm, const hktCallOptions_t* options) {
+  return guarded(__func__, [&]() -> Status {
+    const CheckedBlocks c{"hktAllGatherV", Collective::all_gather, {sendbuf, recvbuf, counts, displs, type}};
+    CallOptions o;
+    HKT_TRY(check(c, comm, options, o));
+    return comm->comm->all_gather_v(c.data, o);
+  });
+}
+
+hktResult_t hktReduceScatterV(const void* sendbuf, void* recvbuf, const size_t* counts, const size_t* displs,
+                              hktDataType_t type, hktRedOp_t op, hktComm_t comm, const hktCallOptions_t* options) {
+  return guarded(__func__, [&]() -> Status {
+    const CheckedBlocks c{"hktReduceScatterV", Collective::reduce_scatter, {sendbuf, recvbuf, counts, displs, type}};
+    CallOptions o;
+    HKT_TRY(check(c, comm, options, o));
+    HKT_TRY(check_op(c.function, type, op));
+    return comm->comm->reduce_scatter_v(c.data, op, o);
   });
 }
 

@@ -1,24 +1,42 @@
 #include "comm/communicator.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/deadline.h"
 #include "base/types.h"
 #include "kernels/reduce_cpu.h"
+#include "schedule/collective.h"
 #include "schedule/lower.h"
 
 namespace hocket {
 namespace {
 
-// Hash of all that the ranks must agree on; never 0, which is what an unused slot holds.
-uint32_t signature(const CallRecord& r, uint32_t epoch) {
-  constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
-  uint64_t h = (r.seq ^ (uint64_t{epoch} << 32)) * kMix;
-  h = (std::rotl(h, 29) ^ r.count) * kMix;
-  h = (std::rotl(h, 29) ^ (uint64_t{r.collective} << 48 | uint64_t{r.type} << 40 | uint64_t{r.op} << 32 | r.root)) *
-      kMix;
-  const auto s = static_cast<uint32_t>(h >> 32);
+uint64_t mix(uint64_t hash, uint64_t value) { return (std::rotl(hash, 29) ^ value) * 0x9e3779b97f4a7c15u; }
+
+// Never 0, which is what an unused slot holds, and a record without a table.
+uint32_t digest(uint64_t hash) {
+  const auto s = static_cast<uint32_t>(hash >> 32);
   return s != 0 ? s : 1;
+}
+
+// Hash of all that the ranks must agree on.
+uint32_t signature(const CallRecord& r, uint32_t epoch) {
+  uint64_t h = mix(0, r.seq ^ (uint64_t{epoch} << 32));
+  h = mix(h, r.count);
+  h = mix(h, uint64_t{r.collective} << 48 | uint64_t{r.type} << 40 | r.root);
+  return digest(mix(h, uint64_t{r.op} << 32 | r.table));
+}
+
+static_assert(std::is_same_v<size_t, uint64_t>, "the C interface's tables go to the engine as they are");
+
+// Displacements of blocks that follow one another. Valid until the thread's next call.
+const uint64_t* packed(const uint64_t* counts, size_t blocks) {
+  thread_local std::vector<uint64_t> displs;
+  displs.resize(blocks);
+  uint64_t at = 0;
+  for (size_t c = 0; c < blocks; at += counts[c++]) displs[c] = at;
+  return displs.data();
 }
 
 }  // namespace
@@ -49,36 +67,66 @@ Communicator::Communicator(Parts parts, ForkGuard guard, const select::Table& ta
   for (const CatalogEntry& e : catalog()) plans_.emplace_back(e.rooted ? static_cast<size_t>(parts_.nranks) : 1);
 }
 
+Communicator::Order Communicator::order(Collective collective, const Data& data) {
+  Order o;
+  o.record.count = data.count;
+  o.record.collective = static_cast<uint32_t>(collective);
+  o.record.type = static_cast<uint32_t>(data.type);
+  o.call.in = data.in;
+  o.call.out = data.out;
+  o.call.elems = data.count;
+  o.call.elem_size = static_cast<uint32_t>(type_size(data.type));
+  return o;
+}
+
+Communicator::Order Communicator::order(Collective collective, const BlockData& data) const {
+  const auto n = static_cast<size_t>(parts_.nranks);
+  const uint64_t* displs = data.displs != nullptr ? data.displs : packed(data.counts, n);
+  Order o = order(collective, Data{data.in, data.out, 0, data.type});
+  uint64_t hash = n;
+  for (size_t c = 0; c < n; ++c) {
+    o.record.count += data.counts[c];
+    o.call.elems = std::max(o.call.elems, data.counts[c]);
+    hash = mix(mix(hash, data.counts[c]), displs[c]);
+  }
+  o.record.table = digest(hash);
+  o.call.counts = data.counts;
+  o.call.displs = displs;
+  o.call.rank = static_cast<uint32_t>(parts_.rank);
+  return o;
+}
+
+void Communicator::set_op(Order& order, hktRedOp_t op) const {
+  order.record.op = static_cast<uint32_t>(op);
+  order.call.fold = kernels_[order.record.type][static_cast<size_t>(op)];
+  if (op == hktAvg) order.call.divisor = static_cast<uint32_t>(parts_.nranks);
+}
+
+void Communicator::set_root(Order& order, int root) const {
+  order.record.root = static_cast<uint32_t>(root);
+  if (root == parts_.rank) return;
+  const auto collective = static_cast<Collective>(order.record.collective);
+  if (in_is_at_root(collective)) order.call.in = nullptr;
+  if (out_is_at_root(collective)) order.call.out = nullptr;
+}
+
+uint64_t Communicator::selected_by(const CallRecord& record, uint32_t elem_size) const {
+  const bool equal_blocks = layout(static_cast<Collective>(record.collective)) == Layout::blocks && record.table == 0;
+  return record.count * elem_size * (equal_blocks ? static_cast<uint64_t>(parts_.nranks) : 1);
+}
+
 Status Communicator::all_reduce(const void* in, void* out, uint64_t count, hktDataType_t type, hktRedOp_t op,
                                 const CallOptions& options) {
-  CallRecord record;
-  record.count = count;
-  record.collective = static_cast<uint32_t>(Collective::all_reduce);
-  record.type = static_cast<uint32_t>(type);
-  record.op = static_cast<uint32_t>(op);
-  Call call;
-  call.in = in;
-  call.out = out;
-  call.elems = count;
-  call.elem_size = static_cast<uint32_t>(type_size(type));
-  call.fold = kernels_[static_cast<size_t>(type)][static_cast<size_t>(op)];
-  if (op == hktAvg) call.divisor = static_cast<uint32_t>(parts_.nranks);
-  return run(record, call, options);
+  Order o = order(Collective::all_reduce, Data{in, out, count, type});
+  set_op(o, op);
+  return run(o.record, o.call, options);
 }
 
 Status Communicator::broadcast(const void* in, void* out, uint64_t count, hktDataType_t type, int root,
                                const CallOptions& options) {
-  CallRecord record;
-  record.count = count;
-  record.collective = static_cast<uint32_t>(Collective::broadcast);
-  record.type = static_cast<uint32_t>(type);
-  record.root = static_cast<uint32_t>(root);
-  Call call;
-  call.in = in;
-  call.out = out;
-  call.elems = count;
-  call.elem_size = static_cast<uint32_t>(type_size(type));
-  return run(record, call, options);
+  Order o = order(Collective::broadcast, Data{in, out, count, type});
+  set_root(o, root);
+  return run(o.record, o.call, options);
 }
 
 Status Communicator::barrier(const CallOptions& options) {
@@ -88,13 +136,59 @@ Status Communicator::barrier(const CallOptions& options) {
   return run(record, call, options);
 }
 
+Status Communicator::reduce(const Data& data, hktRedOp_t op, int root, const CallOptions& options) {
+  Order o = order(Collective::reduce, data);
+  set_op(o, op);
+  set_root(o, root);
+  return run(o.record, o.call, options);
+}
+
+Status Communicator::all_gather(const Data& data, const CallOptions& options) {
+  Order o = order(Collective::all_gather, data);
+  return run(o.record, o.call, options);
+}
+
+Status Communicator::reduce_scatter(const Data& data, hktRedOp_t op, const CallOptions& options) {
+  Order o = order(Collective::reduce_scatter, data);
+  set_op(o, op);
+  return run(o.record, o.call, options);
+}
+
+Status Communicator::all_to_all(const Data& data, const CallOptions& options) {
+  Order o = order(Collective::all_to_all, data);
+  return run(o.record, o.call, options);
+}
+
+Status Communicator::gather(const Data& data, int root, const CallOptions& options) {
+  Order o = order(Collective::gather, data);
+  set_root(o, root);
+  return run(o.record, o.call, options);
+}
+
+Status Communicator::scatter(const Data& data, int root, const CallOptions& options) {
+  Order o = order(Collective::scatter, data);
+  set_root(o, root);
+  return run(o.record, o.call, options);
+}
+
+Status Communicator::all_gather_v(const BlockData& data, const CallOptions& options) {
+  Order o = order(Collective::all_gather, data);
+  return run(o.record, o.call, options);
+}
+
+Status Communicator::reduce_scatter_v(const BlockData& data, hktRedOp_t op, const CallOptions& options) {
+  Order o = order(Collective::reduce_scatter, data);
+  set_op(o, op);
+  return run(o.record, o.call, options);
+}
+
 Status Communicator::run(CallRecord& record, Call& call, const CallOptions& options) {
   const Busy busy(in_call_);
   if (!busy.mine() || guard_.in_child() || watch_.failed()) [[unlikely]]
     return refuse(busy.mine());
 
-  const select::Choice& choice =
-      select::lookup(table_, static_cast<Collective>(record.collective), call.elems * call.elem_size);
+  const uint64_t bytes = selected_by(record, call.elem_size);
+  const select::Choice& choice = select::lookup(table_, static_cast<Collective>(record.collective), bytes);
   const std::unique_ptr<const BoundPlan>& slot =
       plans_[static_cast<size_t>(choice.planner - catalog().data())][choice.planner->rooted ? record.root : 0];
   if (slot == nullptr) [[unlikely]]
@@ -109,7 +203,7 @@ Status Communicator::run(CallRecord& record, Call& call, const CallOptions& opti
 
   std::unique_ptr<Learners>& learners = learners_[record.collective];
   if (learners == nullptr) learners = std::make_unique<Learners>();
-  select::StoreLearner& learner = (*learners)[select::bucket(call.elems * call.elem_size)];
+  select::StoreLearner& learner = (*learners)[select::bucket(bytes)];
   if (learner.next(stores_)) call.slot_stores = kernels::Stores::streaming;
   const int64_t start = now_ns();
   HKT_TRY(engine_.run(plan, call));

@@ -28,6 +28,24 @@ struct CallOptions {
   const char* label = nullptr;
 };
 
+// The data of a call. `count` is in elements: of the vector; where there is a block for each rank, of a block.
+struct Data {
+  const void* in;  // of no meaning, like `out`, where only the root has one
+  void* out;
+  uint64_t count;
+  hktDataType_t type;
+};
+
+// The data of a call whose blocks differ in size. Block c has counts[c] elements and starts displs[c] elements after
+// the start of the buffer that holds all of them; displs may be null: one block follows the other.
+struct BlockData {
+  const void* in;
+  void* out;
+  const size_t* counts;
+  const size_t* displs;
+  hktDataType_t type;
+};
+
 class Communicator {
  public:
   // Takes over `parts`. An error: the selection cannot be built (HOCKET_ALGO), or memory for the fork guard is refused.
@@ -44,13 +62,23 @@ class Communicator {
   Status broadcast(const void* in, void* out, uint64_t count, hktDataType_t type, int root,
                    const CallOptions& options = {});
   Status barrier(const CallOptions& options = {});
+  Status reduce(const Data& data, hktRedOp_t op, int root, const CallOptions& options = {});
+  Status all_gather(const Data& data, const CallOptions& options = {});
+  Status reduce_scatter(const Data& data, hktRedOp_t op, const CallOptions& options = {});
+  Status all_to_all(const Data& data, const CallOptions& options = {});
+  Status gather(const Data& data, int root, const CallOptions& options = {});
+  Status scatter(const Data& data, int root, const CallOptions& options = {});
+  // The tables are compared between the ranks. They are read until the call has returned.
+  Status all_gather_v(const BlockData& data, const CallOptions& options = {});
+  Status reduce_scatter_v(const BlockData& data, hktRedOp_t op, const CallOptions& options = {});
 
   // Any thread.
   void abort() { watch_.abort(); }
   // The first fault of the communicator. Between calls it also looks whether a peer has raised one.
   Code async_error();
 
-  // For tests and tools: the planner that a call would take, and a trace of the steps executed.
+  // For tests and tools: the planner that a call would take, and a trace of the steps executed. `bytes` as in
+  // selected_by().
   const char* planner(Collective collective, uint64_t bytes) const {
     return select::lookup(table_, collective, bytes).planner->name;
   }
@@ -59,6 +87,18 @@ class Communicator {
 
  private:
   friend class Exchange;  // calls that are no plans
+  // A call as its caller put it, on its way to run().
+  struct Order {
+    CallRecord record;
+    Call call;
+  };
+  static Order order(Collective collective, const Data& data);
+  Order order(Collective collective, const BlockData& data) const;
+  void set_op(Order& order, hktRedOp_t op) const;
+  void set_root(Order& order, int root) const;
+  // The bytes that the selection goes by: those of the larger buffer of any rank (of a gather, the root's output), as
+  // nccl-tests counts. They follow from the record and so are the same on all ranks that make the same call.
+  uint64_t selected_by(const CallRecord& record, uint32_t elem_size) const;
   Communicator(Parts parts, ForkGuard guard, const select::Table& table);
   Status run(CallRecord& record, Call& call, const CallOptions& options);
   // Why a call may not begin: another one is running (`mine` is false), a forked child, an earlier fault, finalize.

@@ -6,6 +6,7 @@
 #include "algorithms/catalog.h"
 #include "base/deadline.h"
 #include "base/types.h"
+#include "schedule/collective.h"
 
 namespace hocket {
 namespace {
@@ -47,25 +48,17 @@ std::string describe(const CallRecord& call) {
     case Meeting::finalize:
       return "finalize()";
   }
+  if (call.collective >= kCollectives) return "an unknown collective";
   const auto collective = static_cast<Collective>(call.collective);
-  const char* type = type_name(static_cast<hktDataType_t>(call.type));
-  switch (collective) {
-    case Collective::all_reduce:
-      return format("all_reduce(count %llu, %s, %s)", static_cast<unsigned long long>(call.count), type,
-                    op_name(static_cast<hktRedOp_t>(call.op)));
-    case Collective::broadcast:
-      return format("broadcast(count %llu, %s, root %u)", static_cast<unsigned long long>(call.count), type, call.root);
-    case Collective::barrier:
-      return "barrier()";
-    case Collective::reduce:
-    case Collective::all_gather:
-    case Collective::reduce_scatter:
-    case Collective::all_to_all:
-    case Collective::gather:
-    case Collective::scatter:
-      break;
-  }
-  return "an unknown collective";
+  const bool blocks = call.table != 0;
+  std::string text = std::string(collective_name(collective)) + (blocks ? "_v(" : "(");
+  if (collective != Collective::barrier)
+    text += format("count %llu%s, %s", static_cast<unsigned long long>(call.count), blocks ? " in all" : "",
+                   type_name(static_cast<hktDataType_t>(call.type)));
+  if (blocks) text += format(", table %08x", call.table);
+  if (reduces(collective)) text += std::string(", ") + op_name(static_cast<hktRedOp_t>(call.op));
+  if (is_rooted(collective)) text += format(", root %u", call.root);
+  return text + ")";
 }
 
 Error Watch::fail(const Fault& fault) {

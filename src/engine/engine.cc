@@ -61,7 +61,8 @@ class Run final : public Waiting {
  private:
   void run_step(const Step& s, const Cursor& c);
   // Where the value of a step with one block is and stays for the rest of the call, null if it has to be made or may
-  // change: a link that lends need not copy it. Nothing writes to `in`, unless it is `out`.
+  // change: a link that lends need not copy it. Nothing writes to `in`, unless it is `out`; where one is a block of the
+  // other, that block is written with what it holds, or is not pushed.
   const unsigned char* standing(const Step& s, Span src) const {
     const bool copies = s.nsend != 0 && s.operands() == 1 && s.has(kLoad) && s.src_buf() == Buf::in;
     const bool stays = call_.in != call_.out && !(s.has(kPost) && call_.divisor > 1);

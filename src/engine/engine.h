@@ -38,7 +38,7 @@ struct Call {
   void* out = nullptr;
   uint64_t elems = 0;        // of the vector; where the layout is blocks: of the (largest) block
   uint64_t round_elems = 1;  // from round_elems() with the slot size that all links of the communicator have
-  // Blocks of different sizes, see BlockLayout; null where they are equal.
+  // Blocks of different sizes, see BlockLayout; null where they are equal. Not owned: they outlive the run.
   const uint64_t* counts = nullptr;
   const uint64_t* displs = nullptr;
   uint32_t rank = 0;  // needed with counts

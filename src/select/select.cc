@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "schedule/shape.h"
+
 namespace hocket::select {
 namespace {
 
@@ -79,6 +81,9 @@ Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
       break;
   }
   c.planner = find_planner(collective, name);
+  // What gathers many blocks in a message to save hops needs slots with a line for each; else with as few as can be.
+  if (c.planner != nullptr && c.planner->info(f.nranks, 0).message_blocks > f.slot_bytes / kChunkAlign)
+    c.planner = find_planner(collective, other_planner(f, collective, UINT64_MAX));
   c.learn_stores = f.hosts < f.nranks && bytes >= kLearnFrom;
   // An output that cannot stay in the cache need not go through it.
   c.stream_out = f.cache_bytes != 0 && bytes > f.cache_bytes / 2;

@@ -19,49 +19,12 @@
 #include <thread>
 #include <vector>
 
+#include "api_ranks.h"
 #include "hocket/hocket.h"
 #include "hocket/hocket.hpp"
 
 namespace hocket::test {
 namespace {
-
-hktConfig_t quick_config() {
-  hktConfig_t config = HKT_CONFIG_INITIALIZER;
-  config.init_timeout_ms = 20'000;
-  config.timeout_ms = 20'000;
-  return config;
-}
-
-// Brings up `n` ranks as threads by a unique id and calls body(comm, rank) on each.
-void with_ranks(int n, const std::function<void(hktComm_t, int)>& body) {
-  hktUniqueId id;
-  ASSERT_EQ(hktGetUniqueId(&id), hktSuccess) << hktGetLastError();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < n; ++rank) {
-    threads.emplace_back([&, rank] {
-      const hktConfig_t config = quick_config();
-      hktComm_t comm = nullptr;
-      ASSERT_EQ(hktCommInitRank(&comm, n, id, rank, &config), hktSuccess)
-          << "rank " << rank << ": " << hktGetLastError();
-      body(comm, rank);
-      EXPECT_EQ(hktCommDestroy(comm), hktSuccess) << hktGetLastError();
-    });
-  }
-  for (std::thread& t : threads) t.join();
-}
-
-// `result` is `code`, and the text of this thread has all the words.
-void expect_failure(hktResult_t result, hktResult_t code, const std::vector<std::string>& words) {
-  EXPECT_EQ(result, code) << hktGetErrorString(result);
-  const std::string text = hktGetLastError();
-  for (const std::string& word : words)
-    EXPECT_NE(text.find(word), std::string::npos) << "no '" << word << "' in: " << text;
-  EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-}
-
-// Enumerators that do not exist, in the range that the enumerations can hold.
-const std::array kNoTypes = {static_cast<hktDataType_t>(17), static_cast<hktDataType_t>(31)};
-const std::array kNoOps = {static_cast<hktRedOp_t>(11), static_cast<hktRedOp_t>(15)};
 
 TEST(Library, Version) {
   int version = 0;

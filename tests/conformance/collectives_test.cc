@@ -1,80 +1,84 @@
 // Every collective over every transport, planner, number of ranks and boundary count, against a scalar reference.
+#include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <numeric>
+#include <iterator>
+#include <map>
+#include <random>
+#include <set>
 
+#include "algorithms/catalog.h"
 #include "base/types.h"
+#include "conformance/call_check.h"
 #include "inprocess/world.h"
 
 namespace hocket::test {
 namespace {
 
-// Small integers: float sums of them are exact, whatever the order.
-float input(int rank, uint64_t i, uint32_t salt) {
-  return static_cast<float>((static_cast<uint64_t>(rank) * 31 + i * 7 + salt * 13) % 64);
-}
-
-float expected_sum(int n, uint64_t i, uint32_t salt) {
-  float sum = 0;
-  for (int r = 0; r < n; ++r) sum += input(r, i, salt);
-  return sum;
-}
-
 // Counts around every edge: a cache line, the inline payload, a slot (256 bytes = 64 floats), a round of n chunks,
-// several.
-std::vector<uint64_t> counts(int n) {
+// several. A block knows no chunks, but its round is a fourth of a slot where four blocks share a message.
+std::vector<uint64_t> counts(Collective collective, int n) {
   const auto u = static_cast<uint64_t>(n);
-  std::vector<uint64_t> c = {0,          1,          2,      3,          13,          14,          15,         16,
-                             17,         63,         64,     65,         127,         129,         16 * u - 1, 16 * u,
-                             16 * u + 1, 64 * u - 1, 64 * u, 64 * u + 1, 128 * u + 5, 640 * u + 1, 1000};
-  return c;
+  if (layout(collective) == Layout::blocks)
+    return {0, 1, 2, 3, 13, 14, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 200};
+  return {0,   1,   2,          3,      13,         14,         15,     16,         17,          63,          64,  65,
+          127, 129, 16 * u - 1, 16 * u, 16 * u + 1, 64 * u - 1, 64 * u, 64 * u + 1, 128 * u + 5, 640 * u + 1, 1000};
 }
 
-constexpr float kGuard = -12345.0f;
+// Planners by HOCKET_ALGO, the first being the static choice; each planner of the catalog is in one of them.
+constexpr std::array kAlgos = {"",
+                               "flat,chain,ring,bruck",
+                               "recursive_doubling,binomial,direct",
+                               "circulant,one_shot,scatter_all_gather,pairwise",
+                               "two_shot,flat",
+                               "double_tree",
+                               "circulant"};
 
-void check_all_reduce(Communicator& comm, uint64_t count, bool in_place, uint32_t salt) {
-  const int n = comm.size();
-  // One guard element on both sides, and a start that is not aligned to anything.
-  std::vector<float> in(count + 2, kGuard), out(count + 2, kGuard);
-  for (uint64_t i = 0; i < count; ++i) in[i + 1] = input(comm.rank(), i, salt);
-  if (in_place) out = in;
-  const Status s =
-      comm.all_reduce(in_place ? out.data() + 1 : in.data() + 1, out.data() + 1, count, hktFloat32, hktSum);
-  ASSERT_TRUE(s.ok()) << s.error().text;
-  ASSERT_EQ(out.front(), kGuard);
-  ASSERT_EQ(out.back(), kGuard);
-  for (uint64_t i = 0; i < count; ++i) {
-    ASSERT_EQ(out[i + 1], expected_sum(n, i, salt)) << "rank " << comm.rank() << " element " << i << " of " << count;
-    if (!in_place) {
-      ASSERT_EQ(in[i + 1], input(comm.rank(), i, salt)) << "the input was changed";
-    }
+const CatalogEntry* forced(Collective collective, const char* algo) {
+  const CatalogEntry* planner = nullptr;
+  for (std::string_view rest = algo; !rest.empty();) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    if (const CatalogEntry* e = find_planner(collective, rest.substr(0, comma)); e != nullptr) planner = e;
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
+  return planner;
 }
 
-void check_broadcast(Communicator& comm, uint64_t count, int root, bool in_place, uint32_t salt) {
-  std::vector<float> in(count + 2, kGuard), out(count + 2, kGuard);
-  const bool is_root = comm.rank() == root;
-  for (uint64_t i = 0; i < count; ++i) in[i + 1] = input(root, i, salt);
-  if (in_place && is_root) out = in;
-  const void* send = !is_root ? nullptr : in_place ? out.data() + 1 : in.data() + 1;
-  const Status s = comm.broadcast(send, out.data() + 1, count, hktFloat32, root);
-  ASSERT_TRUE(s.ok()) << s.error().text;
-  ASSERT_EQ(out.front(), kGuard);
-  ASSERT_EQ(out.back(), kGuard);
-  for (uint64_t i = 0; i < count; ++i)
-    ASSERT_EQ(out[i + 1], input(root, i, salt)) << "rank " << comm.rank() << " element " << i << " of " << count;
+TEST(CollectiveSpecs, HaveEveryPlanner) {
+  std::set<const CatalogEntry*> covered;
+  for (const char* algo : kAlgos)
+    for (uint32_t c = 0; c < kCollectives; ++c) covered.insert(forced(static_cast<Collective>(c), algo));
+  for (const CatalogEntry& e : catalog()) {
+    if (e.collective == Collective::barrier) continue;
+    EXPECT_EQ(covered.count(&e), 1u) << collective_name(e.collective) << " " << e.name;
+  }
 }
 
 class Collectives : public testing::TestWithParam<WorldSpec> {};
 
 TEST_P(Collectives, MatchTheReference) {
   run_world(GetParam(), [](Communicator& comm, int) {
+    const char* algo = GetParam().algo.c_str();
     uint32_t salt = 0;
-    for (const uint64_t count : counts(comm.size())) {
-      for (const bool in_place : {false, true}) {
-        check_all_reduce(comm, count, in_place, ++salt);
-        check_broadcast(comm, count, static_cast<int>(salt) % comm.size(), in_place, salt);
-        if (testing::Test::HasFatalFailure()) return;
+    for (const Kind& kind : all_kinds()) {
+      const CatalogEntry* planner = forced(kind.collective, algo);
+      if (*algo != '\0' && planner == nullptr) continue;  // nothing that the static choice has not done
+      if (planner != nullptr) {
+        ASSERT_STREQ(comm.planner(kind.collective, 1000), planner->name);
+      }
+      for (const uint64_t count : counts(kind.collective, comm.size())) {
+        for (const bool in_place : {false, true}) {
+          Trial t;
+          t.collective = kind.collective;
+          t.table = kind.table;
+          t.count = count;
+          t.in_place = in_place;
+          t.salt = ++salt;
+          t.root = static_cast<int>(salt / 3) % comm.size();
+          check_call(comm, t);
+          if (testing::Test::HasFatalFailure()) return;
+        }
       }
       const Status s = comm.barrier();
       ASSERT_TRUE(s.ok()) << s.error().text;
@@ -94,8 +98,7 @@ std::vector<WorldSpec> specs() {
     s.geometry = small_rings();
     all.push_back(s);
   };
-  for (const char* algo : {"", "ring,chain", "recursive_doubling,binomial", "one_shot", "two_shot", "double_tree",
-                           "circulant,scatter_all_gather"}) {
+  for (const char* algo : kAlgos) {
     for (const int n : sizes) {
       add(n, "shm", 1, algo);
       if (n > 1) add(n, "tcp", 1, algo);
@@ -118,7 +121,8 @@ INSTANTIATE_TEST_SUITE_P(All, Collectives, testing::ValuesIn(specs()), spec_labe
 // Slots that are large enough for messages to be sent from where the input is; the input is overwritten as soon as the
 // call has returned, while the last bytes may still be on their way.
 TEST(CollectivesLent, AnInputMayChangeAfterTheCall) {
-  for (const char* algo : {"one_shot,chain", "two_shot,binomial", "ring", "double_tree"}) {
+  for (const char* algo :
+       {"one_shot,chain,direct,flat", "two_shot,binomial,pairwise", "ring", "double_tree", "circulant"}) {
     WorldSpec spec;
     spec.n = 3;
     spec.transport = "tcp";
@@ -126,102 +130,145 @@ TEST(CollectivesLent, AnInputMayChangeAfterTheCall) {
     spec.geometry = RingGeometry{2, 16 * 1024, 1};
     run_world(spec, [](Communicator& comm, int) {
       for (uint32_t salt = 0; salt < 12; ++salt) {
-        check_all_reduce(comm, 30'000 + 1000 * salt, salt % 3 == 2, salt);
-        check_broadcast(comm, 20'000 + 1000 * salt, static_cast<int>(salt % 3), salt % 2 == 1, salt);
-        if (testing::Test::HasFatalFailure()) return;
+        for (const Kind& kind : all_kinds()) {
+          Trial t;
+          t.collective = kind.collective;
+          t.table = kind.table;
+          t.count = 20'000 + 1000 * salt;
+          t.in_place = salt % 3 == 2;
+          t.root = static_cast<int>(salt % 3);
+          t.salt = salt;
+          check_call(comm, t);
+          if (testing::Test::HasFatalFailure()) return;
+        }
       }
     });
   }
 }
 
-// Every type and operation at three ranks, against the same fold in scalar code: the values are small enough to be
-// exact.
-template <class T>
-void check_type(Communicator& comm, hktDataType_t type, hktRedOp_t op) {
-  constexpr uint64_t kCount = 100;
-  std::vector<T> data(kCount);
-  const int n = comm.size();
-  const auto value = [](int rank, uint64_t i) { return static_cast<T>(1 + (static_cast<uint64_t>(rank) + i) % 3); };
-  for (uint64_t i = 0; i < kCount; ++i) data[i] = value(comm.rank(), i);
-  const Status s = comm.all_reduce(data.data(), data.data(), kCount, type, op);
-  ASSERT_TRUE(s.ok()) << s.error().text;
-  for (uint64_t i = 0; i < kCount; ++i) {
-    T want = value(0, i);
-    for (int r = 1; r < n; ++r) {
-      const T v = value(r, i);
-      switch (op) {
-        case hktSum:
-        case hktAvg:
-          want = static_cast<T>(want + v);
-          break;
-        case hktProd:
-          want = static_cast<T>(want * v);
-          break;
-        case hktMax:
-          want = v > want ? v : want;
-          break;
-        case hktMin:
-          want = v < want ? v : want;
-          break;
-        default:
-          FAIL() << op_name(op) << " has no reference here";
+// Every type and operation at three ranks, and every type in what only moves data.
+TEST(CollectiveTypes, EveryTypeAndOperation) {
+  for (const char* transport : {"shm", "tcp"}) {
+    WorldSpec spec;
+    spec.n = 3;
+    spec.transport = transport;
+    spec.geometry = small_rings();
+    run_world(spec, [](Communicator& comm, int) {
+      uint32_t salt = 0;
+      for (const Kind& kind : all_kinds()) {
+        for (const hktDataType_t type : kAllTypes) {
+          for (const hktRedOp_t op : kAllOps) {
+            if (reduces(kind.collective) ? unsupported(type, op) != nullptr : op != hktSum) continue;
+            Trial t;
+            t.collective = kind.collective;
+            t.table = kind.table;
+            t.count = 50;
+            t.type = type;
+            t.op = op;
+            t.salt = ++salt;
+            t.in_place = salt % 2 == 0;
+            t.root = static_cast<int>(salt % 3);
+            check_call(comm, t);
+            if (testing::Test::HasFatalFailure()) return;
+          }
+        }
+      }
+    });
+  }
+}
+
+// The rest, any two values of any two of these together in some call: collective, transport, ranks, type, count,
+// planner, slots, place, root. HOCKET_TEST_SEED repeats a run.
+struct Factors {
+  enum { kKind, kTransport, kRanks, kAlgo, kGeometry, kType, kCount, kInPlace, kRoot, kOp, kFactors };
+  static const std::vector<Kind>& kinds() {
+    static const std::vector<Kind> all = all_kinds();
+    return all;
+  }
+  static constexpr std::array<const char*, 4> kTransports = {"shm", "tcp", "auto", "auto"};  // two hosts, three hosts
+  static constexpr std::array kSizes = {1, 2, 3, 4, 5, 7, 8};
+  static constexpr std::array<uint64_t, 7> kCounts = {0, 1, 17, 100, 1000, 5000, 9001};
+  static constexpr std::array kOps = {hktSum, hktProd, hktMax, hktAvg, hktBitXor, hktLogicalAnd};
+  static std::array<size_t, kFactors> levels() {
+    return {kinds().size(), kTransports.size(), kSizes.size(), kAlgos.size(), 2, kAllTypes.size(), kCounts.size(), 2, 3,
+            kOps.size()};
+  }
+};
+using Row = std::array<size_t, Factors::kFactors>;
+
+// Rows such that each pair of levels of two factors is in one of them: always the best of some random ones.
+std::vector<Row> pairwise(std::mt19937& random) {
+  const auto levels = Factors::levels();
+  using Pair = std::array<size_t, 4>;
+  std::set<Pair> open;
+  for (size_t f = 0; f < levels.size(); ++f)
+    for (size_t g = f + 1; g < levels.size(); ++g)
+      for (size_t a = 0; a < levels[f]; ++a)
+        for (size_t b = 0; b < levels[g]; ++b) open.insert({f, a, g, b});
+  std::vector<Row> rows;
+  while (!open.empty()) {
+    Row best{};
+    size_t most = 0;
+    for (int attempt = 0; attempt < 20; ++attempt) {
+      Row row{};
+      for (size_t f = 0; f < row.size(); ++f) row[f] = random() % levels[f];
+      const Pair& must = *std::next(open.begin(), static_cast<long>(random() % std::min<size_t>(open.size(), 20)));
+      row[must[0]] = must[1];
+      row[must[2]] = must[3];
+      size_t gain = 0;
+      for (size_t f = 0; f < row.size(); ++f)
+        for (size_t g = f + 1; g < row.size(); ++g) gain += open.count({f, row[f], g, row[g]});
+      if (gain > most) {
+        most = gain;
+        best = row;
       }
     }
-    if (op == hktAvg) want = static_cast<T>(want / static_cast<T>(n));
-    ASSERT_EQ(data[i], want) << type_name(type) << " " << op_name(op) << " element " << i;
+    for (size_t f = 0; f < best.size(); ++f)
+      for (size_t g = f + 1; g < best.size(); ++g) open.erase({f, best[f], g, best[g]});
+    rows.push_back(best);
   }
+  return rows;
 }
 
-// 16-bit floats as bits of the small integers they hold here.
-uint16_t bits16(hktDataType_t type, float v) {
-  uint32_t u = 0;
-  std::memcpy(&u, &v, sizeof u);
-  if (type == hktBfloat16) return static_cast<uint16_t>(u >> 16);
-  return v == 0 ? 0 : static_cast<uint16_t>((((u >> 23) - 127 + 15) << 10) | ((u >> 13) & 0x3ff));
-}
-
-void check_16bit(Communicator& comm, hktDataType_t type, hktRedOp_t op) {
-  constexpr uint64_t kCount = 100;
-  std::vector<uint16_t> data(kCount);
-  // Multiples of three: the average of three ranks is whole.
-  const auto value = [](int rank, uint64_t i) {
-    return static_cast<float>(3 * (1 + (static_cast<uint64_t>(rank) + i) % 3));
-  };
-  for (uint64_t i = 0; i < kCount; ++i) data[i] = bits16(type, value(comm.rank(), i));
-  const Status s = comm.all_reduce(data.data(), data.data(), kCount, type, op);
-  ASSERT_TRUE(s.ok()) << s.error().text;
-  for (uint64_t i = 0; i < kCount; ++i) {
-    float want = value(0, i);
-    for (int r = 1; r < comm.size(); ++r) {
-      const float v = value(r, i);
-      want = op == hktProd ? want * v : op == hktMax ? std::max(want, v) : op == hktMin ? std::min(want, v) : want + v;
-    }
-    if (op == hktAvg) want /= static_cast<float>(comm.size());
-    ASSERT_EQ(data[i], bits16(type, want)) << type_name(type) << " " << op_name(op) << " element " << i;
+TEST(CollectivePairs, MatchTheReference) {
+  const char* given = std::getenv("HOCKET_TEST_SEED");
+  const uint32_t seed =
+      given != nullptr ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
+  std::mt19937 random(seed);
+  const std::vector<Row> rows = pairwise(random);
+  std::printf("%zu rows, HOCKET_TEST_SEED=%u\n", rows.size(), seed);
+  using F = Factors;
+  // One communicator for all rows that differ in calls only.
+  std::map<std::array<size_t, 4>, std::vector<Row>> worlds;
+  for (const Row& r : rows) worlds[{r[F::kTransport], r[F::kRanks], r[F::kAlgo], r[F::kGeometry]}].push_back(r);
+  for (const auto& [world, calls] : worlds) {
+    WorldSpec spec;
+    spec.transport = F::kTransports[world[0]];
+    spec.n = F::kSizes[world[1]];
+    spec.hosts = std::min(spec.n, world[0] < 2 ? 1 : static_cast<int>(world[0]));
+    spec.algo = kAlgos[world[2]];
+    spec.geometry = world[3] == 0 ? small_rings() : RingGeometry{4, 4096, 2};
+    const std::vector<Row>& list = calls;
+    run_world(spec, [&list](Communicator& comm, int) {
+      uint32_t salt = 0;
+      for (const Row& r : list) {
+        Trial t;
+        t.collective = F::kinds()[r[F::kKind]].collective;
+        t.table = F::kinds()[r[F::kKind]].table;
+        t.count = F::kCounts[r[F::kCount]];
+        t.in_place = r[F::kInPlace] == 1;
+        t.root = r[F::kRoot] == 0 ? 0 : r[F::kRoot] == 1 ? comm.size() - 1 : comm.size() / 2;
+        t.type = kAllTypes[r[F::kType]];
+        t.op = F::kOps[r[F::kOp]];
+        if (unsupported(t.type, t.op) != nullptr) t.op = hktSum;
+        t.salt = ++salt;
+        t.guards = 1 + salt % 3;
+        check_call(comm, t);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    });
+    ASSERT_FALSE(HasFailure()) << spec.label() << ", HOCKET_TEST_SEED=" << seed;
   }
-}
-
-TEST(CollectiveTypes, EveryTypeAndOperation) {
-  WorldSpec spec;
-  spec.n = 3;
-  spec.geometry = small_rings();
-  run_world(spec, [](Communicator& comm, int) {
-    for (const hktRedOp_t op : {hktSum, hktProd, hktMax, hktMin, hktAvg}) {
-      check_type<int8_t>(comm, hktInt8, op);
-      check_type<uint8_t>(comm, hktUint8, op);
-      check_type<int16_t>(comm, hktInt16, op);
-      check_type<uint16_t>(comm, hktUint16, op);
-      check_type<int32_t>(comm, hktInt32, op);
-      check_type<uint32_t>(comm, hktUint32, op);
-      check_type<int64_t>(comm, hktInt64, op);
-      check_type<uint64_t>(comm, hktUint64, op);
-      check_type<float>(comm, hktFloat32, op);
-      check_type<double>(comm, hktFloat64, op);
-      check_16bit(comm, hktFloat16, op);
-      check_16bit(comm, hktBfloat16, op);
-      if (testing::Test::HasFatalFailure()) return;
-    }
-  });
 }
 
 }  // namespace

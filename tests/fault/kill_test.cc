@@ -1,5 +1,5 @@
-// kill -9 of any rank at a random moment of a running all-reduce: every other rank returns an error that names it
-// within five seconds, and nothing is left behind. HOCKET_TEST_FULL=1 makes 200 kills of the 20.
+// kill -9 of any rank at a random moment of a running collective, any of them: every other rank returns an error that
+// names it within five seconds, and nothing is left behind. HOCKET_TEST_FULL=1 makes 400 kills of the 44.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -34,17 +34,63 @@ std::vector<std::string> listing(const char* path) {
   return names;
 }
 
-[[noreturn]] void rank_main(const std::string& url, const char* transport, size_t count, int out) {
+// Runs the `which`-th collective of `count` elements for each rank.
+class Caller {
+ public:
+  Caller(uint32_t which, size_t count, int nranks)
+      : which_(which), count_(count), in_(count * static_cast<size_t>(nranks), 1.0f), out_(in_) {
+    for (int r = 0; r < nranks; ++r) counts_.push_back(r == 0 ? 0 : count);
+  }
+  static constexpr uint32_t kCollectives = 11;
+
+  hktResult_t call(hktComm_t comm) {
+    const int n = static_cast<int>(counts_.size()), root = calls_++ % n;
+    const float* in = in_.data();
+    float* out = out_.data();
+    switch (which_) {
+      case 0:
+        return hktAllReduce(in, out, count_, hktFloat32, hktMax, comm, nullptr);
+      case 1:
+        return hktBroadcast(out, out, count_, hktFloat32, root, comm, nullptr);
+      case 2:
+        return hktBarrier(comm, nullptr);
+      case 3:
+        return hktReduce(in, out, count_, hktFloat32, hktSum, root, comm, nullptr);
+      case 4:
+        return hktAllGather(in, out, count_, hktFloat32, comm, nullptr);
+      case 5:
+        return hktReduceScatter(in, out, count_, hktFloat32, hktSum, comm, nullptr);
+      case 6:
+        return hktAllToAll(in, out, count_, hktFloat32, comm, nullptr);
+      case 7:
+        return hktGather(in, out, count_, hktFloat32, root, comm, nullptr);
+      case 8:
+        return hktScatter(in, out, count_, hktFloat32, root, comm, nullptr);
+      case 9:
+        return hktAllGatherV(in, out, counts_.data(), nullptr, hktFloat32, comm, nullptr);
+      default:
+        return hktReduceScatterV(in, out, counts_.data(), nullptr, hktFloat32, hktSum, comm, nullptr);
+    }
+  }
+
+ private:
+  const uint32_t which_;
+  const size_t count_;
+  int calls_ = 0;
+  std::vector<float> in_, out_;
+  std::vector<size_t> counts_;
+};
+
+[[noreturn]] void rank_main(const std::string& url, const char* transport, Caller caller, int out) {
   Outcome o;
   hktConfig_t config = HKT_CONFIG_INITIALIZER;
   config.transport = transport;
   hktComm_t comm = nullptr;
   hktResult_t r = hktCommInitUrl(&comm, url.c_str(), &config);
-  std::vector<float> data(count, 1.0f);
   if (r == hktSuccess) {
     const char ready = 1;
     if (write(out, &ready, 1) != 1) _exit(3);
-    while (r == hktSuccess) r = hktAllReduce(data.data(), data.data(), count, hktFloat32, hktMax, comm, nullptr);
+    while (r == hktSuccess) r = caller.call(comm);
   }
   o.returned_ns = now_ns();
   o.code = r;
@@ -60,6 +106,7 @@ void kill_one(const char* transport, uint32_t seed) {
   const int victim = static_cast<int>(random() % static_cast<uint32_t>(n));
   const size_t counts[] = {1, 1000, 300'000};
   const size_t count = counts[random() % 3];
+  const auto which = static_cast<uint32_t>(random() % Caller::kCollectives);
   const auto shm_before = listing("/dev/shm");
 
   char dir[] = "/tmp/hocket-kill.XXXXXX";
@@ -73,7 +120,7 @@ void kill_one(const char* transport, uint32_t seed) {
         "file://" + std::string(dir) + "/meet?rank=" + std::to_string(rank) + "&world_size=" + std::to_string(n);
     const pid_t pid = fork();
     ASSERT_GE(pid, 0);
-    if (pid == 0) rank_main(url, transport, count, p[1]);
+    if (pid == 0) rank_main(url, transport, Caller(which, count, n), p[1]);
     close(p[1]);
     pids.push_back(pid);
     pipes.push_back(p[0]);
@@ -90,11 +137,13 @@ void kill_one(const char* transport, uint32_t seed) {
     if (rank == victim) continue;
     Outcome o;
     const ssize_t got = read(pipes[static_cast<size_t>(rank)], &o, sizeof o);
-    ASSERT_EQ(got, static_cast<ssize_t>(sizeof o)) << "seed " << seed << ": rank " << rank << " died, too";
-    EXPECT_EQ(o.code, hktRemoteError) << "seed " << seed << " rank " << rank << ": " << o.text;
+    ASSERT_EQ(got, static_cast<ssize_t>(sizeof o))
+        << "seed " << seed << " collective " << which << ": rank " << rank << " died, too";
+    EXPECT_EQ(o.code, hktRemoteError) << "seed " << seed << " collective " << which << " rank " << rank << ": "
+                                      << o.text;
     EXPECT_NE(std::string(o.text).find("rank " + std::to_string(victim)), std::string::npos)
-        << "seed " << seed << " rank " << rank << " victim " << victim << ": " << o.text;
-    EXPECT_LT(o.returned_ns - killed, 5'000'000'000) << "seed " << seed << " rank " << rank;
+        << "seed " << seed << " collective " << which << " rank " << rank << " victim " << victim << ": " << o.text;
+    EXPECT_LT(o.returned_ns - killed, 5'000'000'000) << "seed " << seed << " collective " << which << " rank " << rank;
   }
   for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
   for (const int fd : pipes) close(fd);
@@ -106,7 +155,7 @@ void kill_one(const char* transport, uint32_t seed) {
 class Kill : public testing::TestWithParam<const char*> {};
 
 TEST_P(Kill, TheOthersNameTheDeadRank) {
-  const int rounds = std::getenv("HOCKET_TEST_FULL") != nullptr ? 100 : 10;
+  const int rounds = std::getenv("HOCKET_TEST_FULL") != nullptr ? 200 : 22;
   for (int i = 0; i < rounds; ++i) {
     kill_one(GetParam(), static_cast<uint32_t>(1000 + i));
     if (HasFailure()) return;

@@ -1,0 +1,229 @@
+#include "conformance/call_check.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/types.h"
+#include "schedule/text.h"
+#include "unit/kernels_reference.h"
+
+namespace hocket::test {
+namespace {
+
+using kernels::Bytes;
+
+uint64_t scramble(uint64_t x) {
+  x = (x ^ (x >> 31)) * 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9u;
+  return x ^ (x >> 32);
+}
+
+// The `value`-th of three elements, small numbers: no fold of 8 of them needs a rounding or has a zero whose sign depends
+// on the order.
+Bytes encoded(hktDataType_t type, int value) {
+  const auto bytes = [](auto v) {
+    Bytes b(sizeof v);
+    std::memcpy(b.data(), &v, sizeof v);
+    return b;
+  };
+  const auto narrow = [&](const kernels::Format& f) { return kernels::encode(f, static_cast<float>(value)); };
+  switch (type) {
+    case hktFloat16:
+      return bytes(static_cast<uint16_t>(narrow(kernels::kHalf)));
+    case hktBfloat16:
+      return bytes(static_cast<uint16_t>(narrow(kernels::kBrain)));
+    case hktFloat8e4m3:
+      return bytes(static_cast<uint8_t>(narrow(kernels::kE4m3)));
+    case hktFloat8e5m2:
+      return bytes(static_cast<uint8_t>(kernels::encode(kernels::kE5m2, value == 0 ? 0 : 1)));
+    case hktFloat32:
+      return bytes(static_cast<float>(value));
+    case hktFloat64:
+      return bytes(static_cast<double>(value));
+    case hktComplex64:
+    case hktComplex128: {
+      const hktDataType_t part = type == hktComplex64 ? hktFloat32 : hktFloat64;
+      Bytes b = encoded(part, value + 1);  // 1, 2 + i, 3
+      const Bytes imaginary = encoded(part, value == 1 ? 1 : 0);
+      b.insert(b.end(), imaginary.begin(), imaginary.end());
+      return b;
+    }
+    default:
+      break;
+  }
+  const auto wide = static_cast<int64_t>(value);
+  Bytes b(type_size(type));
+  std::memcpy(b.data(), &wide, b.size());
+  return b;
+}
+
+// The elements that ranks contribute, and their folds. Where nothing is folded they are any bytes. Where something is,
+// they are so small that the result is exact in every type, whatever the order.
+class Elements {
+ public:
+  Elements(const Trial& t, int n)
+      : t_(t), n_(n), size_(type_size(t.type)), folds_(static_cast<size_t>((n + 1) * (n + 1))) {
+    for (int v = 0; v < static_cast<int>(kValues); ++v) codes_.push_back(encoded(t.type, v));
+  }
+
+  size_t size() const { return size_; }
+  void make(int rank, uint64_t block, uint64_t i, uint8_t* to) const {
+    if (reduces(t_.collective)) {
+      std::memcpy(to, codes_[value(rank, block, i)].data(), size_);
+    } else {
+      const uint64_t bits[2] = {hash(rank, block, i), hash(rank, block, ~i)};
+      std::memcpy(to, bits, size_);
+    }
+  }
+  void fold(uint64_t block, uint64_t i, uint8_t* to) {
+    std::array<size_t, kValues> times{};  // how often there is each value
+    for (int r = 0; r < n_; ++r) ++times[value(r, block, i)];
+    Bytes& known = folds_[times[1] * (static_cast<size_t>(n_) + 1) + times[2]];
+    if (known.empty()) {
+      std::vector<Bytes> src;
+      for (size_t v = 0; v < kValues; ++v) src.insert(src.end(), times[v], codes_[v]);
+      known = kernels::reference({t_.type, t_.op, t_.op == hktAvg ? static_cast<uint32_t>(n_) : 1}, src);
+    }
+    std::memcpy(to, known.data(), size_);
+  }
+
+ private:
+  static constexpr size_t kValues = 3;
+  uint64_t hash(int rank, uint64_t block, uint64_t i) const {
+    return scramble(scramble(scramble(t_.salt + 1) + static_cast<uint64_t>(rank) * 1000003 + block) + i);
+  }
+  size_t value(int rank, uint64_t block, uint64_t i) const { return hash(rank, block, i) % kValues; }
+
+  const Trial& t_;
+  const int n_;
+  const size_t size_;
+  std::vector<Bytes> codes_;  // by value
+  std::vector<Bytes> folds_;  // by how many ranks have a 1 and a 2
+};
+
+// How the blocks lie in the buffer that has all of them; a vector is one block.
+struct Table {
+  std::vector<size_t> counts, displs;
+  bool packed = true;
+  uint64_t whole = 0;  // elements
+};
+
+Table make_table(const Trial& t, int n) {
+  Table table;
+  const uint64_t blocks = layout(t.collective) == Layout::blocks ? static_cast<uint64_t>(n) : 1;
+  for (uint64_t b = 0; b < blocks; ++b) {
+    table.counts.push_back(t.table ? t.count * ((b * 7 + t.salt) % 4) / 2 : t.count);
+    table.displs.push_back(table.whole);
+    table.whole += table.counts.back();
+  }
+  if (!t.table || t.salt % 2 == 1) return table;
+  table.packed = false;
+  table.whole = 1;
+  for (uint64_t b = blocks; b-- > 0;) {
+    table.displs[b] = table.whole;
+    table.whole += table.counts[b] + b % 2;
+  }
+  return table;
+}
+
+Status issue(Communicator& comm, const Trial& t, const Table& table, const void* in, void* out) {
+  const Data data{in, out, t.count, t.type};
+  const BlockData blocks{in, out, table.counts.data(), table.packed ? nullptr : table.displs.data(), t.type};
+  switch (t.collective) {
+    case Collective::all_reduce:
+      return comm.all_reduce(in, out, t.count, t.type, t.op);
+    case Collective::broadcast:
+      return comm.broadcast(in, out, t.count, t.type, t.root);
+    case Collective::barrier:
+      return comm.barrier();
+    case Collective::reduce:
+      return comm.reduce(data, t.op, t.root);
+    case Collective::all_gather:
+      return t.table ? comm.all_gather_v(blocks) : comm.all_gather(data);
+    case Collective::reduce_scatter:
+      return t.table ? comm.reduce_scatter_v(blocks, t.op) : comm.reduce_scatter(data, t.op);
+    case Collective::all_to_all:
+      return comm.all_to_all(data);
+    case Collective::gather:
+      return comm.gather(data, t.root);
+    case Collective::scatter:
+      return comm.scatter(data, t.root);
+  }
+  return error(hktInternalError, "no such collective");
+}
+
+}  // namespace
+
+std::string to_string(const Trial& t) {
+  return format("%s%s count %llu %s %s root %d salt %u%s", collective_name(t.collective), t.table ? "_v" : "",
+                static_cast<unsigned long long>(t.count), type_name(t.type), op_name(t.op), t.root, t.salt,
+                t.in_place ? " in place" : "");
+}
+
+std::vector<Kind> all_kinds() {
+  std::vector<Kind> kinds;
+  for (uint32_t c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    if (collective != Collective::barrier) kinds.push_back({collective, false});
+    if (collective == Collective::all_gather || collective == Collective::reduce_scatter)
+      kinds.push_back({collective, true});
+  }
+  return kinds;
+}
+
+void check_call(Communicator& comm, const Trial& t) {
+  const Collective c = t.collective;
+  const int n = comm.size();
+  const auto me = static_cast<uint64_t>(comm.rank());
+  Elements elements(t, n);
+  const Table table = make_table(t, n);
+  const uint64_t size = elements.size(), blocks = table.counts.size();
+  const bool has_in = !in_is_at_root(c) || comm.rank() == t.root, in_own = in_is_own_block(c);
+  const bool has_out = !out_is_at_root(c) || comm.rank() == t.root, out_own = out_is_own_block(c);
+  const bool shared = t.in_place && has_in && has_out;
+
+  // Calls visit(block, element, byte where it is in the buffer) for one of the two buffers.
+  const auto each = [&](bool own, uint64_t start, const auto& visit) {
+    for (uint64_t b = own ? me : 0; b < (own ? me + 1 : blocks); ++b)
+      for (uint64_t i = 0; i < table.counts[b]; ++i) visit(b, i, start + ((own ? 0 : table.displs[b]) + i) * size);
+  };
+  // A buffer that is a block of the other one, in place, lies there.
+  const uint64_t guard = t.guards * size;
+  const uint64_t in_at = guard + (shared && in_own ? table.displs[me] * size : 0);
+  const uint64_t out_at = guard + (shared && out_own ? table.displs[me] * size : 0);
+  const auto memory = [&](bool own) {
+    return Bytes(2 * guard + (own && !shared ? table.counts[me] : table.whole) * size, 0xa5);
+  };
+  Bytes in = memory(in_own), out = memory(out_own);
+  if (has_in)
+    each(in_own, in_at,
+         [&](uint64_t b, uint64_t i, uint64_t at) { elements.make(comm.rank(), in_own ? 0 : b, i, in.data() + at); });
+  if (shared) out = in;
+  Bytes want = out;
+  const Bytes in_before = in;
+  if (has_out)
+    each(out_own, out_at, [&](uint64_t b, uint64_t i, uint64_t at) {
+      if (reduces(c)) return elements.fold(b, i, want.data() + at);
+      const bool from_root = in_is_at_root(c);
+      const bool only_block = in_own || c == Collective::broadcast;
+      elements.make(from_root ? t.root : static_cast<int>(b), only_block ? 0 : me, i, want.data() + at);
+    });
+
+  void* const not_mine = t.salt % 2 == 0 ? nullptr : reinterpret_cast<void*>(8);  // must not be touched
+  const void* from = has_in ? (shared ? out : in).data() + in_at : not_mine;
+  void* to = has_out ? out.data() + out_at : not_mine;
+  const Status s = issue(comm, t, table, from, to);
+  ASSERT_TRUE(s.ok()) << to_string(t) << ": " << s.error().text;
+  ASSERT_EQ(in, in_before) << to_string(t) << ": rank " << me << ": the input was changed";
+  if (out == want) return;
+  const auto differ = std::mismatch(out.begin(), out.end(), want.begin());
+  const auto at = static_cast<uint64_t>(differ.first - out.begin());
+  FAIL() << to_string(t) << ": rank " << me << " of " << n << ": byte " << at << " of " << out.size() << " ("
+         << (at < guard || at >= out.size() - guard ? "a guard" : "element " + std::to_string((at - guard) / size))
+         << ") is " << int{*differ.first} << " and should be " << int{*differ.second};
+}
+
+}  // namespace hocket::test

@@ -1,0 +1,36 @@
+// One call of a collective by all ranks, against a scalar reference of what the collective means.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "schedule/collective.h"
+
+namespace hocket::test {
+
+struct Trial {
+  Collective collective = Collective::all_reduce;
+  bool table = false;  // blocks of different sizes, by counts and displacements
+  uint64_t count = 0;  // elements: of the vector or of a block; with a table blocks are about as large, some empty
+  bool in_place = false;
+  int root = 0;
+  hktDataType_t type = hktFloat32;
+  hktRedOp_t op = hktSum;
+  uint32_t salt = 0;    // other data, another table
+  uint32_t guards = 1;  // elements around each buffer that must stay what they are
+};
+std::string to_string(const Trial& trial);
+
+// The collectives that a communicator runs, but for barrier, with and without tables.
+struct Kind {
+  Collective collective;
+  bool table;
+};
+std::vector<Kind> all_kinds();
+
+// To be called by all ranks with the same trial. Every byte of every buffer is compared, also of those that the call
+// has no business with. Failures are GoogleTest's.
+void check_call(Communicator& comm, const Trial& trial);
+
+}  // namespace hocket::test
