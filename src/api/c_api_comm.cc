@@ -36,6 +36,11 @@ Result<CommSettings> settings(const char* function, const hktConfig_t* config) {
   return s;
 }
 
+Status check_not_forked(const char* function, hktComm_t comm) {
+  if (!comm->comm->forked()) return {};
+  return error(hktInvalidUsage, "%s: this process was forked from the one that made the communicator", function);
+}
+
 Status hand_out(hktComm_t* out, std::unique_ptr<Communicator> made) {
   *out = new hktComm{std::move(made), nullptr};
   return {};
@@ -233,6 +238,7 @@ hktResult_t hktCommGetAsyncError(hktComm_t comm, hktResult_t* async) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktCommGetAsyncError", comm));
     HKT_TRY(check_pointer("hktCommGetAsyncError", "async", async));
+    HKT_TRY(check_not_forked("hktCommGetAsyncError", comm));
     *async = comm->comm->async_error();
     return {};
   });
@@ -241,6 +247,7 @@ hktResult_t hktCommGetAsyncError(hktComm_t comm, hktResult_t* async) {
 hktResult_t hktCommAbort(hktComm_t comm) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktCommAbort", comm));
+    HKT_TRY(check_not_forked("hktCommAbort", comm));
     comm->comm->abort();
     return {};
   });

@@ -183,7 +183,7 @@ Status Communicator::reduce_scatter_v(const BlockData& data, hktRedOp_t op, cons
 }
 
 Status Communicator::run(CallRecord& record, Call& call, const CallOptions& options) {
-  const Busy busy(in_call_);
+  const Busy busy(gate_);
   if (!busy.mine() || guard_.in_child() || watch_.failed()) [[unlikely]]
     return refuse(busy.mine());
 
@@ -280,8 +280,10 @@ Result<Link*> Communicator::link(Peer peer, std::map<uint64_t, Link>& table) {
 
 Code Communicator::async_error() {
   if (watch_.failed()) return watch_.code();
-  const Busy busy(in_call_);
-  if (busy.mine()) (void)watch_.look();  // a fault found stays in watch_
+  if (gate_.visit()) {    // a call that comes now waits; one that is under way looks itself
+    (void)watch_.look();  // a fault found stays in watch_
+    gate_.leave();
+  }
   return watch_.code();
 }
 

@@ -72,7 +72,8 @@ class Communicator {
   Status all_gather_v(const BlockData& data, const CallOptions& options = {});
   Status reduce_scatter_v(const BlockData& data, hktRedOp_t op, const CallOptions& options = {});
 
-  // Any thread.
+  // Any thread. Not in a forked child, whose sockets and memory are those of the parent's communicator.
+  bool forked() const { return guard_.in_child(); }
   void abort() { watch_.abort(); }
   // The first fault of the communicator. Between calls it also looks whether a peer has raised one.
   Code async_error();
@@ -121,8 +122,8 @@ class Communicator {
   std::optional<bool> stores_;                                       // what the last size that knows has found
   std::array<std::array<kernels::Kernel, kOps>, kTypes> kernels_{};  // by type and operation
   uint64_t seq_ = 0;
-  std::atomic_flag in_call_ = ATOMIC_FLAG_INIT;
-  std::atomic<bool> finalized_{false};  // and in_call_ stays set
+  Gate gate_;
+  std::atomic<bool> finalized_{false};  // and gate_ stays closed
   // Links by (peer, tag), made on first use; nodes of a map stay where they are.
   std::map<uint64_t, Link> send_, recv_;
   // By planner (its place in the catalog), then by root (one for planners without); filled on first use, then only

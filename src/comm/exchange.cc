@@ -146,7 +146,7 @@ class Exchange::Round final : public Waiting {
   bool head_sent_ = false, head_received_ = false, broken_ = false;
 };
 
-Exchange::Exchange(Communicator& comm) : comm_(comm), busy_(comm.in_call_) {}
+Exchange::Exchange(Communicator& comm) : comm_(comm), busy_(comm.gate_) {}
 
 Status Exchange::admit() const {
   if (!busy_.mine() || comm_.guard_.in_child() || comm_.watch_.failed()) return comm_.refuse(busy_.mine());

@@ -307,10 +307,12 @@ TEST(Comm, IsUnusableInAForkedChildOnly) {
       ASSERT_GE(child, 0);
       if (child == 0) {
         int32_t x = 1;
-        const bool refused = hktAllReduce(&x, &x, 1, hktInt32, hktSum, comm, nullptr) == hktInvalidUsage &&
-                             std::strstr(hktGetLastError(), "fork") != nullptr &&
-                             hktBarrier(comm, nullptr) == hktInvalidUsage &&
-                             hktBroadcast(&x, &x, 1, hktInt32, 0, comm, nullptr) == hktInvalidUsage;
+        hktResult_t async = hktSuccess;
+        const bool refused =
+            hktAllReduce(&x, &x, 1, hktInt32, hktSum, comm, nullptr) == hktInvalidUsage &&
+            std::strstr(hktGetLastError(), "fork") != nullptr && hktBarrier(comm, nullptr) == hktInvalidUsage &&
+            hktBroadcast(&x, &x, 1, hktInt32, 0, comm, nullptr) == hktInvalidUsage &&
+            hktCommGetAsyncError(comm, &async) == hktInvalidUsage && hktCommAbort(comm) == hktInvalidUsage;
         const bool destroyed = hktCommDestroy(comm) == hktSuccess;
         _exit((refused ? 0 : 1) + (destroyed ? 0 : 2));
       }
@@ -354,6 +356,23 @@ TEST(Comm, RefusesASecondThread) {
     EXPECT_EQ(good, 1);
     EXPECT_EQ(refused, 1);
     EXPECT_EQ(hktBarrier(comm, nullptr), hktSuccess) << "the refused call did harm: " << hktGetLastError();
+  });
+}
+
+// What a watchdog does: looking for errors all the time must not get in the way of calls.
+TEST(Comm, LetsAnotherThreadLookForErrors) {
+  with_ranks(2, [](hktComm_t comm, int) {
+    std::atomic<bool> done{false};
+    std::thread watchdog([&] {
+      while (!done) {
+        hktResult_t async = hktInternalError;
+        EXPECT_EQ(hktCommGetAsyncError(comm, &async), hktSuccess);
+        EXPECT_EQ(async, hktSuccess);
+      }
+    });
+    for (int i = 0; i < 2000; ++i) EXPECT_EQ(hktBarrier(comm, nullptr), hktSuccess) << hktGetLastError();
+    done = true;
+    watchdog.join();
   });
 }
 
