@@ -123,8 +123,7 @@ unsigned char* Run::at(Buf b, uint64_t offset) const {
 }
 
 uint64_t Run::message_bytes(const Step& s, uint32_t round) const {
-  // A step that neither loads nor stores names its blocks by src.
-  const bool by_dst = s.has(kStore) && !s.has(kLoad);
+  const bool by_dst = !s.has(kLoad);
   const Buf b = by_dst ? s.dst_buf() : s.src_buf();
   const uint32_t first = by_dst ? s.dst : s.src;
   const uint32_t chunks = plan_.info.chunks[static_cast<uint32_t>(b)];
@@ -138,10 +137,7 @@ void Run::run_step(const Step& s, const Cursor& c) {
   if (s.count == 1) [[likely]] {
     const Span src = s.has(kLoad) ? shape_.span(s.src_buf(), s.src, c.round) : Span{};
     const Span dst = s.has(kStore) ? shape_.span(s.dst_buf(), s.dst, c.round) : Span{};
-    // A step that neither loads nor stores names its block by src.
-    const uint64_t bytes = s.has(kLoad)    ? src.bytes
-                           : s.has(kStore) ? dst.bytes
-                                           : shape_.span(Buf::out, s.src, c.round).bytes;
+    const uint64_t bytes = s.has(kLoad) ? src.bytes : dst.bytes;
     bytes_ = bytes;
     lent_ = standing(s, src);
     make(s, 0, {src.offset, bytes}, {dst.offset, bytes});
@@ -239,9 +235,16 @@ Status Engine::run(const BoundPlan& plan, const Call& call) {
   const Shape shape = shape_of(plan.info, call);
   prepare(plan, shape);
   Run run(*this, plan, call, shape, shape.rounds());
-  Status status = finish(run);
-  if (!status.ok()) waiter_.reclaim();
-  return status;
+  // What was lent is the caller's again when this returns, be it by an exception.
+  struct Reclaim {
+    Waiter* waiter;
+    ~Reclaim() {
+      if (waiter != nullptr) waiter->reclaim();
+    }
+  } unless_done{&waiter_};
+  HKT_TRY(finish(run));
+  unless_done.waiter = nullptr;
+  return {};
 }
 
 Status Engine::finish(Run& run) {
