@@ -135,6 +135,8 @@ PerfData::Number PerfData::value(int rank, uint64_t i) const {
     case hktLogicalOr:
     case hktLogicalXor:
       return truth(k, i);
+    case hktRedOpLast:
+      break;
   }
   return 0;
 }
@@ -163,6 +165,8 @@ PerfData::Number PerfData::combined(Number a, Number b) const {
       return p != 0 || q != 0 ? 1 : 0;
     case hktLogicalXor:
       return (p != 0) != (q != 0) ? 1 : 0;
+    case hktRedOpLast:
+      break;
   }
   return 0;
 }
