@@ -72,8 +72,9 @@ typedef enum {
 /* Reductions. Values are final. docs/types.md says which type takes which; the others are hktInvalidArgument.
  * - Integers wrap. hktAvg divides the sum by the number of ranks (integers: after the wrapping sum, towards zero).
  * - 8-bit and 16-bit floats accumulate in 32 bits with one rounding (to nearest, ties to even) on each rank that folds.
- *   8-bit floats saturate: what is too large, infinite too, becomes the largest finite value of its sign.
- * - min and max return a NaN operand.
+ *   8-bit floats saturate: what is too large, infinite too, becomes the largest finite value of its sign. An infinity
+ *   lives on inside the fold of one rank only, so its sum with another one depends on who folds what.
+ * - min and max return NaN if an operand is one. A NaN result is always the same: positive, quiet, payload 0.
  * - Results of hktBool are 0 or 1: sum and max are or, prod and min are and, bitwise operations are the logical ones.
  * - Complex products are (ac - bd) + (ad + bc)i, each operation rounded, nothing fused.
  * - Logical operations take nonzero for true and give 0 or 1 in the type.

@@ -123,6 +123,8 @@ class Birth {
       parts_.own_bell = std::make_unique<Doorbell>();
       parts_.bell = parts_.own_bell.get();
     }
+    // Nobody looks after the listeners for a communicator that needs none: they must not outlive the others.
+    if (static_cast<int>(config.ranks.size()) == parts_.nranks) roster_.port.reset();
     look_up_facts(roster_, parts_);
     parts_.roster = std::make_shared<const Roster>(std::move(roster_));
     return Communicator::create(std::move(parts_));

@@ -48,7 +48,11 @@ class Exchange::OfSome final : public Supervisor {
         return watch_.fail(
             {hktRemoteError, p, 0,
              format("rank %d has destroyed its communicator, but rank %d waits for it in %s", p, parts_.rank, what_)});
-    if (!deadline_.passed() || blocked.peers.empty()) return {};
+    if (!deadline_.passed()) return {};
+    if (blocked.peers.empty())
+      return watch_.fail({hktTimeout, -1, 0,
+                          format("%s on rank %d: its own data did not leave in time; all of ranks %s must call it",
+                                 what_, parts_.rank, number_list(members_).c_str())});
     return watch_.fail({hktTimeout, blocked.peers.front(), 0,
                         format("%s on rank %d: nothing came from rank %s in time, which has not called it or waits "
                                "itself; all of ranks %s must call it",

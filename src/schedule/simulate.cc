@@ -290,11 +290,7 @@ class Simulation {
 
   uint64_t step_bytes(const LaneState& lane) {
     const Step& s = lane.step;
-    if (!s.has(kLoad) && !s.has(kStore)) {  // what was popped passes through
-      if (!s.has(kRecv)) return 0;
-      const SimLink& link = links_[first_in_[lane.rank] + s.recv];
-      return slot(link, link.popped).bytes;
-    }
+    if (s.count == 0) return 0;
     const Buf b = s.has(kLoad) ? s.src_buf() : s.dst_buf();
     const uint64_t chunk = s.has(kLoad) ? s.src : s.dst, chunks = source_.info().chunks[static_cast<size_t>(b)];
     uint64_t bytes = 0;

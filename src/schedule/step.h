@@ -79,7 +79,7 @@ struct Step {
   HKT_HD constexpr uint32_t operands() const { return uint32_t{nrecv} + (has(kLoad) ? 1u : 0u); }
 
   // Builders, to be chained: Step{}.pop(0).load(Buf::in, c).store(Buf::out, c).push(0).
-  // A range of blocks is given by load or store; a step that has neither says how many blocks pass through (`blocks`).
+  // A range of blocks is given by load or store and lengthened by `blocks`. A step that has neither carries none.
   HKT_HD constexpr Step pop(uint32_t first, uint32_t n = 1) const {
     Step s = *this;
     s.ops |= kRecv;

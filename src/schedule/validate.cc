@@ -20,8 +20,16 @@ const char* range_fault(const Step& s, uint32_t first, uint32_t chunks) {
   return nullptr;
 }
 
-// Whether a step reads a block of scratch that it also writes, other than block j of src as block j of dst: the result
-// would hang on the order of the blocks.
+// Whether src and dst may be the same memory: one buffer, or in and out where a call in place makes chunk c of one that
+// of the other.
+bool may_alias(const PlanInfo& info, const Step& s) {
+  const auto chunks = [&](Buf b) { return info.chunks[static_cast<size_t>(b)]; };
+  return s.src_buf() == s.dst_buf() ||
+         (s.src_buf() == Buf::in && s.dst_buf() == Buf::out && chunks(Buf::in) == chunks(Buf::out));
+}
+
+// Whether a step reads a block that it also writes, other than block j of src as block j of dst: the result would hang
+// on the order of the blocks.
 bool overlaps_shifted(const Step& s, uint32_t chunks) {
   for (uint32_t j = 1; j < s.count; ++j)
     if (block(s.src, s.stride, j, chunks) == s.dst || block(s.dst, s.stride, j, chunks) == s.src) return true;
@@ -52,7 +60,8 @@ const char* ops_fault(const Step& s) {
   if (s.operands() == 0) return "has blocks but neither pops nor loads them";
   if (!s.has(kStore) && !s.has(kSend)) return "neither stores nor pushes its value";
   if (s.has(kPre) && !s.has(kLoad)) return "has pre without a load";
-  if (!s.has(kLoad) && !s.has(kStore) && s.stride != 1) return "has a stride without a chunk";
+  // The size of a block is that of the chunk that it is loaded from or stored to.
+  if (!s.has(kLoad) && !s.has(kStore)) return "passes blocks on that it neither loads nor stores";
   return nullptr;
 }
 
@@ -65,16 +74,13 @@ const char* plan_fault(const PlanInfo& info, const RankPlan& plan, uint32_t rank
     if (const char* fault = range_fault(s, s.src, info.chunks[static_cast<size_t>(s.src_buf())])) return fault;
   if (s.has(kStore))
     if (const char* fault = range_fault(s, s.dst, info.chunks[static_cast<size_t>(s.dst_buf())])) return fault;
-  if (!s.has(kLoad) && !s.has(kStore) && s.count > std::max(info.chunks[0], info.chunks[1]))
-    return "has more blocks than its buffer has chunks";
   if (s.has(kLoad) && absent(s.src_buf()))
     return s.src_buf() == Buf::in ? "loads in at a rank that is not the root" : "loads out at a rank that has none";
   if (s.has(kStore) && absent(s.dst_buf())) return "stores to out at a rank that has none: it is not the root";
   if (s.has(kLoad) && s.has(kStore)) {
     if (size_class(info, rank, s.src_buf(), s.src) != size_class(info, rank, s.dst_buf(), s.dst))
       return "loads and stores chunks of different size classes";
-    if (s.src_buf() == Buf::scratch && s.dst_buf() == Buf::scratch && s.src != s.dst &&
-        overlaps_shifted(s, info.chunks[static_cast<size_t>(Buf::scratch)]))
+    if (may_alias(info, s) && s.src != s.dst && overlaps_shifted(s, info.chunks[static_cast<size_t>(s.dst_buf())]))
       return "stores over blocks that it has yet to load";
   }
   if (s.has(kSend) && s.count > info.message_blocks) return "pushes more blocks than the plan declares for a message";

@@ -179,10 +179,9 @@ class DataMachine {
   std::vector<uint32_t> stored_;  // by place
   std::vector<uint32_t> queue_;   // by global message: index into messages_
   std::vector<Message> messages_;
-  std::vector<Value> pool_;                        // blocks of messages
-  std::vector<std::vector<uint32_t>> free_;        // messages to be used again, by width of the count
-  std::vector<Value> work_;                        // blocks of the step at hand
-  uint32_t popped_first_ = 0, popped_stride_ = 0;  // size classes of the message popped first
+  std::vector<Value> pool_;                  // blocks of messages
+  std::vector<std::vector<uint32_t>> free_;  // messages to be used again, by width of the count
+  std::vector<Value> work_;                  // blocks of the step at hand
   uint32_t rank_ = 0, in_ = 0;
   const uint32_t* out_ = nullptr;
   uint32_t step_ = 0;           // global, the one at hand
@@ -220,15 +219,8 @@ bool DataMachine::pop(const Step& s, const Cursor& c, uint32_t k, bool first) {
   const Flow& f = network_.flow(link);
   Message& m = messages_[queue_[f.first + f.popped]];
   network_.popped(link);
-  // The blocks that this step stores, loads, or has popped first.
-  uint32_t want = popped_first_, want_stride = popped_stride_;
-  if (s.has(kStore) || s.has(kLoad)) {
-    want = class_of(s);
-    want_stride = class_stride(s);
-  } else if (first) {
-    want = popped_first_ = m.first;
-    want_stride = popped_stride_ = m.stride;
-  }
+  // The blocks that this step stores or loads.
+  const uint32_t want = s.count > 0 ? class_of(s) : 0, want_stride = s.count > 0 ? class_stride(s) : 0;
   if (m.count != s.count || (m.count > 0 && m.first != want) || (m.count > 1 && m.stride != want_stride)) {
     status_ = error(hktInvalidArgument,
                     "%s expects %u blocks with the sizes of chunk %u + j * %u on %s; %s pushed %u blocks with those of "
@@ -264,9 +256,8 @@ void DataMachine::push(const Step& s) {
   m.links = s.nsend;
   m.count = s.count;
   m.step = step_;
-  const bool has_chunk = s.has(kStore) || s.has(kLoad);
-  m.first = has_chunk ? class_of(s) : popped_first_;
-  m.stride = has_chunk ? class_stride(s) : popped_stride_;
+  m.first = s.count > 0 ? class_of(s) : 0;
+  m.stride = s.count > 0 ? class_stride(s) : 0;
   std::copy_n(work_.begin(), s.count, pool_.begin() + m.values);
   for (uint32_t k = 0; k < s.nsend; ++k) {
     const uint32_t link = out_[s.send + k];

@@ -53,4 +53,10 @@ run "$work/user_cc" 'c++: ok' "$lib"
 program=$prefix/bin/hocket
 [ -x "$program" ] || fail "the program is not installed"
 "$program" --version | grep -qF "$version" || fail "hocket --version does not say $version"
+for collective in all_gather all_reduce alltoall broadcast gather reduce reduce_scatter scatter; do
+  link=$prefix/bin/${collective}_perf
+  [ "$(readlink "$link")" = hocket ] || fail "$link is no link to hocket"
+  env -i PATH="$PATH" timeout 30 "$link" -g 2 -b 1K -e 1K -n 1 >"$work/perf.log" 2>&1 || { cat "$work/perf.log"; fail "$link failed"; }
+  grep -q "^# Collective test starting: ${collective}_perf$" "$work/perf.log" || { cat "$work/perf.log"; fail "$link measured something else"; }
+done
 echo "install_test: $soname with $(wc -l <"$work/exported") functions; C and C++ by find_package and pkg-config ran"

@@ -4,72 +4,14 @@ import json
 import os
 import pathlib
 import re
-import resource
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
 import time
 import unittest
 
-PROGRAM = ""
-LAUNCHER = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
-INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
-FLOATS = ["half", "bfloat16", "float", "double", "f8e4m3", "f8e5m2"]
-NUMBERS = ["sum", "prod", "max", "min", "avg"]
-BITS = ["band", "bor", "bxor", "land", "lor", "lxor"]
-OPERATIONS = {**{t: NUMBERS + BITS for t in INTEGERS}, **{t: NUMBERS for t in FLOATS},
-              "bool": NUMBERS[:4] + BITS, "complex64": ["sum", "prod", "avg"], "complex128": ["sum", "prod", "avg"]}
-
-
-def environment(**changes):
-    """The environment of this process without what would steer Hocket, and with `changes`."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("HOCKET_") and k not in LAUNCHER}
-    return {**kept, **changes}
-
-
-def hocket(*arguments, env=None, limit=None, timeout=30):
-    """Runs the program to its end. `limit`: how many files it may have open."""
-
-    def lower_limit():
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=timeout, check=False,
-                          env=env or environment(), preexec_fn=lower_limit if limit else None)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return str(s.getsockname()[1])
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def perf(self, *arguments, **how):
-        """A benchmark that must succeed; returns the table's rows as lists of words."""
-        run = hocket("perf", *arguments, **how)
-        self.assertEqual(run.returncode, 0, run.stderr)
-        return self.rows(run.stdout)
-
-    def rows(self, text):
-        self.assertIn("# Out of bounds values : 0 OK\n", text)
-        self.assertRegex(text, r"(?m)^# Avg bus bandwidth    : \S+ $")
-        return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-
-    def check_row(self, row, size, kind, op, root, halves=4):
-        """`halves`: columns of each half."""
-        self.assertEqual(len(row), 5 + 2 * halves, row)
-        self.assertEqual([row[0], row[2], row[3], row[4]], [str(size), kind, op, str(root)])
-        for half in (row[5:5 + halves], row[5 + halves:]):
-            for number in half:
-                self.assertGreaterEqual(float(number), 0)
-            self.assertEqual(half[3], "0", row)
+import cli
+from cli import LAUNCHER, OPERATIONS, Case, environment, free_port, hocket, path_of
 
 
 class Table(Case):
@@ -177,7 +119,7 @@ class SharedMemoryTrouble(Case):
     def run_with(self, mount, **changes):
         script = mount + " && exec \"$@\""
         return subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh",
-                               PROGRAM, "perf", "all_reduce", "--np", "2", "-b", "1K", "-e", "1K", "-n", "2"],
+                               path_of(), "perf", "all_reduce", "--np", "2", "-b", "1K", "-e", "1K", "-n", "2"],
                               capture_output=True, text=True, timeout=30, check=False, env=environment(**changes))
 
     @unittest.skipUnless(os.geteuid() == 0, "mounting needs root")
@@ -274,7 +216,7 @@ class FromTheEnvironment(Case):
         for rank in range(4):
             env = environment(RANK=str(rank), WORLD_SIZE="4", MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
                               HOCKET_HOST_ID=f"host{rank // 2}", HOCKET_DEBUG="INFO", HOCKET_DEBUG_SUBSYS="INIT")
-            ranks.append(subprocess.Popen([PROGRAM, "perf", "all_reduce", "-b", "8", "-e", "512K", "-f", "256", "-n",
+            ranks.append(subprocess.Popen([path_of(), "perf", "all_reduce", "-b", "8", "-e", "512K", "-f", "256", "-n",
                                            "2"], env=env,
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
             self.addCleanup(ranks[-1].kill)
@@ -346,17 +288,12 @@ class OtherSubcommands(Case):
 
 
 class BadInput(Case):
-    def refused(self, run, status, *words):
-        """One line that has all the words, and nothing on the standard output."""
-        self.assertEqual(run.returncode, status, run.stderr)
-        self.assertEqual(run.stdout, "")
-        self.assertRegex(run.stderr, r"\Ahocket: [^\n]+\n\Z")
-        for word in words:
-            self.assertIn(word, run.stderr)
-
     def test_flags(self):
         for arguments, words in (
-            ("perf allreduce", ["'allreduce'", "did you mean all_reduce?"]),
+            ("perf allreduce", ["'allreduce'", "did you mean all_reduce?", "reduce_scatter, scatter, barrier"]),
+            ("perf all_to_all", ["'all_to_all'", "did you mean alltoall?"]),
+            ("perf reducescatter", ["did you mean reduce_scatter?"]),
+            ("perf sendrecv", ["sendrecv is not available in this version"]),
             ("perf all_reduce -d flaot", ["unknown type 'flaot'", "did you mean float?", "bfloat16"]),
             ("perf all_reduce -o summ", ["unknown operation 'summ'", "did you mean sum?"]),
             ("perf all_reduce -d complex64 -o max", ["-d complex64 -o max", "no order"]),
@@ -374,8 +311,18 @@ class BadInput(Case):
             ("perf all_reduce -f 2 -i 8", ["--stepfactor", "--stepbytes"]),
             ("perf all_reduce --np 0", ["--np", "'0'"]),
             ("perf all_reduce --np two", ["--np", "'two'"]),
-            ("perf all_reduce -g 2", ["--ngpus 2", "no GPUs"]),
-            ("perf broadcast --np 2 -r 2", ["-r 2", "--np 2"]),
+            ("perf all_reduce -z 1", ["--blocking 1", "blocking anyway"]),
+            ("perf all_reduce -G 1", ["--cudagraph 1", "no CUDA graphs"]),
+            ("perf all_reduce -g 0", ["-g", "'0'", "at least 1"]),
+            ("perf all_reduce --np 2 -g 3", ["--np 2", "-g 3", "disagree"]),
+            ("perf all_reduce -t 2000000000 -g 2000000000", ["-t 2000000000", "more than"]),
+            ("perf all_reduce --np 1000000", ["--np 1000000", "more than"]),
+            ("perf all_reduce -T soon", ["-T", "'soon'"]),
+            ("perf all_reduce -S 2", ["--report_timestamps", "2"]),
+            ("perf reduce_scatter -d complex64 -o max", ["-d complex64 -o max", "no order"]),
+            ("perf broadcast --np 2 -r 2", ["-r 2", "number of ranks, 2"]),
+            ("perf gather -g 3 -r 3", ["-r 3", "number of ranks, 3"]),
+            ("perf gather -r some", ["-r", "'some'"]),
             ("perf all_reduce --transport carrier", ["--transport", "carrier", "tcp"]),
             ("perf all_reduce ring", ["ring"]),
             ("prf all_reduce", ["prf", "did you mean perf?"]),
@@ -469,7 +416,7 @@ class BadInput(Case):
 class Killed(Case):
     def kill_one(self, victim, **variables):
         before = set(os.listdir("/dev/shm"))
-        started = subprocess.Popen([PROGRAM, "perf", "all_reduce", "--np", "3", "-b", "8M", "-e", "8M", "-n",
+        started = subprocess.Popen([path_of(), "perf", "all_reduce", "--np", "3", "-b", "8M", "-e", "8M", "-n",
                                     "1000000", "-c", "0"],
                                    env=environment(TMPDIR=str(self.folder),
                                                    **variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -526,7 +473,7 @@ class Killed(Case):
 
 class Ended(Case):
     def test_a_signal_to_the_launcher_ends_all(self):
-        started = subprocess.Popen([PROGRAM, "perf", "barrier", "--np", "2", "-n", "2000000000", "-c", "0"],
+        started = subprocess.Popen([path_of(), "perf", "barrier", "--np", "2", "-n", "2000000000", "-c", "0"],
                                    env=environment(TMPDIR=str(self.folder)),
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
@@ -541,5 +488,4 @@ class Ended(Case):
 
 
 if __name__ == "__main__":
-    PROGRAM = sys.argv.pop(1)
-    unittest.main()
+    cli.main()

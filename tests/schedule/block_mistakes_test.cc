@@ -130,6 +130,15 @@ Mistakes of_results() {
                   changed(planned(all_to_all, "bruck", 4),
                           [](Plan& p) { step(p, 1, 1, 2) = step(p, 1, 1, 2).store(Buf::scratch, 0); }),
                   {"rank 1 (out of place): no step stores chunk 0 of out", "step"}});
+  list.push_back({"blocks shifted between in and out, which are one in place",
+                  Pass::validate,
+                  with_step(planned(all_to_all, "direct", 4), 0, 0,
+                            [](Step& s) { s = Step{}.load(Buf::in, 0).store(Buf::out, 1).blocks(3); }),
+                  {"rank 0 lane 0 step 0", "stores over blocks that it has yet to load"}});
+  list.push_back({"blocks passed on without a name",
+                  Pass::validate,
+                  with_step(planned(all_gather, "ring", 3), 1, 1, [](Step& s) { s = Step{}.pop(0).push(0).blocks(1); }),
+                  {"rank 1 lane 0 step 1", "passes blocks on that it neither loads nor stores"}});
   list.push_back({"a block that does not arrive",
                   Pass::data,
                   changed(planned(gather, "flat", 3, 1), [](Plan& p) { drop(p, 1, 0); }),

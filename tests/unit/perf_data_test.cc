@@ -8,6 +8,7 @@
 #include <complex>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -127,8 +128,8 @@ void encode(hktDataType_t type, Number number, Bytes& bytes, uint64_t i) {
 
 Number combine(const Kind& kind, Number a, Number b) {
   const bool is_bool = std::get<0>(kind) == hktBool;
-  const auto x = static_cast<uint64_t>(a.real()), y = static_cast<uint64_t>(b.real());
-  const bool p = x != 0, q = y != 0;
+  const auto bits = [](Number n) { return static_cast<uint64_t>(n.real()); };  // whole and not negative where asked for
+  const bool p = a.real() != 0, q = b.real() != 0;
   switch (std::get<1>(kind)) {
     case hktSum:
       return is_bool ? Number(p || q) : a + b;
@@ -142,11 +143,11 @@ Number combine(const Kind& kind, Number a, Number b) {
     case hktAvg:
       return a + b;
     case hktBitAnd:
-      return is_bool ? Number(p && q) : Number(static_cast<double>(x & y));
+      return is_bool ? Number(p && q) : Number(static_cast<double>(bits(a) & bits(b)));
     case hktBitOr:
-      return is_bool ? Number(p || q) : Number(static_cast<double>(x | y));
+      return is_bool ? Number(p || q) : Number(static_cast<double>(bits(a) | bits(b)));
     case hktBitXor:
-      return is_bool ? Number(p != q) : Number(static_cast<double>(x ^ y));
+      return is_bool ? Number(p != q) : Number(static_cast<double>(bits(a) ^ bits(b)));
     case hktLogicalAnd:
       return Number(p && q);
     case hktLogicalOr:
@@ -264,6 +265,21 @@ TEST_P(PerfDataTest, ARankThatIsLeftOutShows) {
   }
 }
 
+// A block in another's place shows in the result, too: no shift of it passes for it. One rank is a copy.
+TEST_P(PerfDataTest, EveryPlaceIsAnother) {
+  constexpr uint64_t kCount = 4096;
+  const uint64_t size = type_size(type());
+  for (const int n : {1, 2, 4, 5}) {
+    const PerfData data(type(), op(), n, 3);
+    const Bytes result = reduce(data, GetParam(), n, kCount);
+    for (const uint64_t shift : {1u, 2u, 16u, 64u, 1000u, 2048u}) {
+      const uint64_t rest = kCount - shift;
+      EXPECT_EQ(data.wrong_reduced(result.data() + shift * size, rest, shift), 0u) << n << " ranks, " << shift;
+      EXPECT_GT(data.wrong_reduced(result.data() + shift * size, rest), rest / 16) << n << " ranks, " << shift;
+    }
+  }
+}
+
 std::string label(const testing::TestParamInfo<Kind>& info) {
   return std::string(type_name(std::get<0>(info.param))) + "_" + op_name(std::get<1>(info.param));
 }
@@ -277,6 +293,28 @@ std::vector<Kind> served() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PerfDataTest, testing::ValuesIn(served()), label);
+
+// Data that are only moved: every rank and every place has its own, in almost every element.
+TEST(PerfDataMoved, EveryRankAndPlaceIsAnother) {
+  constexpr uint64_t kCount = 4096;
+  for (const hktDataType_t type : kAllTypes) {
+    const uint64_t size = type_size(type);
+    const PerfData data(type, std::nullopt, 64, 3);
+    Bytes input(kCount * size);
+    data.fill(input.data(), kCount, 5);
+    EXPECT_EQ(data.wrong_copied(input.data(), kCount, 5), 0u) << type_name(type);
+    for (const int other : {0, 1, 4, 6, 63})
+      EXPECT_GT(data.wrong_copied(input.data(), kCount, other), kCount * 9 / 10) << type_name(type) << ' ' << other;
+    for (const uint64_t shift : {1u, 2u, 16u, 64u, 1000u, 2048u}) {
+      const uint64_t rest = kCount - shift;
+      EXPECT_EQ(data.wrong_copied(input.data() + shift * size, rest, 5, shift), 0u) << type_name(type) << ' ' << shift;
+      EXPECT_GT(data.wrong_copied(input.data() + shift * size, rest, 5), rest * 9 / 10)
+          << type_name(type) << ' ' << shift;
+    }
+    const PerfData next(type, std::nullopt, 64, 4);
+    EXPECT_GT(next.wrong_copied(input.data(), kCount, 5), kCount * 9 / 10) << type_name(type);
+  }
+}
 
 // The result of an earlier call must not pass for that of the next.
 TEST(PerfDataSeed, ChangesTheValues) {

@@ -12,6 +12,11 @@ void add_sim(CLI::App& app, int& status);
 void add_env(CLI::App& app, int& status);
 void add_types(CLI::App& app, int& status);
 
+// `hocket` by the name of a program of nccl-tests: the collective that `path` names ("/usr/bin/all_reduce_perf":
+// "all_reduce"), "" if it names none; and its flags, which belong to `app` itself.
+std::string perf_program(const std::string& path);
+void add_perf_program(CLI::App& app, const std::string& collective, int& status);
+
 // Prints "hocket: text" to stderr and returns `code`.
 int complain(int code, const std::string& text);
 // " (did you mean X?)" for the nearest of `known`, "" if none is near.

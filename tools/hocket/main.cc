@@ -38,23 +38,32 @@ std::string explain(const CLI::App& app, const CLI::ParseError& e) {
     text += did_you_mean(*word, known);
   }
   std::replace(text.begin(), text.end(), '\n', ' ');
-  return text + "; see `hocket" + path + " --help`";
+  return text + "; see `" + app.get_name() + path + " --help`";
 }
 
 }  // namespace
 }  // namespace hocket::tool
 
 int main(int argc, char** argv) {
-  CLI::App app("Hocket: collective communication. `hocket SUBCOMMAND --help` says more.", "hocket");
-  app.set_version_flag("--version", "hocket " + std::to_string(HKT_MAJOR) + "." + std::to_string(HKT_MINOR) + "." +
-                                        std::to_string(HKT_PATCH));
-  app.require_subcommand(1);
+  const std::string version =
+      "hocket " + std::to_string(HKT_MAJOR) + "." + std::to_string(HKT_MINOR) + "." + std::to_string(HKT_PATCH);
   int status = 0;
-  hocket::tool::add_perf(app, status);
-  hocket::tool::add_plan(app, status);
-  hocket::tool::add_sim(app, status);
-  hocket::tool::add_env(app, status);
-  hocket::tool::add_types(app, status);
+  CLI::App app;
+  app.set_version_flag("--version", version);
+  if (const std::string collective = hocket::tool::perf_program(argc > 0 ? argv[0] : ""); !collective.empty()) {
+    app.name(collective + "_perf");
+    app.description("Measures " + collective + " as the program of this name of nccl-tests does, by `hocket perf`.");
+    hocket::tool::add_perf_program(app, collective, status);
+  } else {
+    app.name("hocket");
+    app.description("Hocket: collective communication. `hocket SUBCOMMAND --help` says more.");
+    app.require_subcommand(1);
+    hocket::tool::add_perf(app, status);
+    hocket::tool::add_plan(app, status);
+    hocket::tool::add_sim(app, status);
+    hocket::tool::add_env(app, status);
+    hocket::tool::add_types(app, status);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

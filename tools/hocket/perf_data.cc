@@ -78,63 +78,77 @@ hktRedOp_t logical(hktRedOp_t op) {
   }
 }
 
-}  // namespace
+constexpr uint64_t kPeriod = 509;  // elements
 
-PerfData::PerfData(hktDataType_t type, hktRedOp_t op, int nranks, uint32_t seed)
-    : type_(type),
-      op_(type == hktBool ? logical(op) : op),
-      n_(static_cast<uint64_t>(nranks)),
-      seed_(seed),
-      size_(type_size(type)),
-      period_(std::max<uint64_t>(4 * n_, 64)) {
-  period_ = (period_ + 4 * n_ - 1) / (4 * n_) * (4 * n_);  // every value below repeats with n or 4
+// Spreads the bits of x over the result (the finaliser of MurmurHash3).
+uint64_t mixed(uint64_t x) {
+  x = (x ^ (x >> 33)) * 0xff51afd7ed558ccdU;
+  x = (x ^ (x >> 33)) * 0xc4ceb9fe1a85ec53U;
+  return x ^ (x >> 33);
 }
 
-// At most 64 ranks add at most 3: 192 is exact with the 8 bits of a bfloat16 and of a uint8; int8 wraps as it must. In
-// 8-bit floats at most 8 ranks add at most 1: f8e5m2 has 3 bits.
-double PerfData::addend(uint64_t x) const {
+}  // namespace
+
+PerfData::PerfData(hktDataType_t type, std::optional<hktRedOp_t> op, int nranks, uint32_t seed)
+    : type_(type), op_(op), n_(static_cast<uint64_t>(nranks)), seed_(seed), size_(type_size(type)) {
+  if (op_ && type_ == hktBool) op_ = logical(*op_);
+}
+
+// What makes an element differ from its neighbours, the same on all ranks.
+uint64_t PerfData::dice(uint64_t i) const { return mixed((uint64_t{seed_} << 32) + i + 1); }
+
+// At most 63 ranks add at most 3, and one rank 3 more: 192 is exact with the 8 bits of a bfloat16 and of a uint8; int8
+// wraps as it must. In 8-bit floats it is 7 ranks and 1: f8e5m2 has 3 bits.
+double PerfData::addend(uint64_t x, uint64_t d) const {
   const bool tiny = type_ == hktFloat8e4m3 || type_ == hktFloat8e5m2;
-  return x % n_ < (tiny ? 8 : 64) ? static_cast<double>(x % (tiny ? 2 : 4)) : 0;
+  const uint64_t k = x % n_, values = tiny ? 2 : 4;
+  const uint64_t common = k < (tiny ? 7 : 63) ? x % values : 0;
+  return static_cast<double>(common + (k == 0 ? d % values : 0));
 }
 
 // 7 bits, which every integer has: the k-th rank sets, or for `and` clears, one of its own in some elements.
-double PerfData::bits(uint64_t k, uint64_t i) const {
-  const uint64_t own = k < 7 && (k + i / n_) % 2 != 0 ? uint64_t{1} << k : 0;
+double PerfData::bits(uint64_t k, uint64_t d) const {
+  const uint64_t own = k < 7 ? d & (uint64_t{1} << k) : 0;
   return static_cast<double>(op_ == hktBitAnd ? 127 - own : own);
 }
 
-// Rank 0 decides some elements; half of the ranks turn an exclusive or. True is any number but 0.
-double PerfData::truth(uint64_t k, uint64_t i) const {
-  const bool decides = k == 0 && i / n_ % 2 != 0;
-  const bool turns = k < 64 && (k + i / n_) % 2 != 0;
+// One rank decides some elements; half of the ranks turn an exclusive or. True is any number but 0.
+double PerfData::truth(uint64_t k, uint64_t d) const {
+  const bool decides = k == 0 && d % 2 != 0;
+  const bool turns = k < 64 && (d >> k) % 2 != 0;
   const bool yes = op_ == hktLogicalAnd ? !decides : op_ == hktLogicalOr ? decides : turns;
-  return yes ? static_cast<double>(1 + i % 4) : 0;
+  return yes ? static_cast<double>(1 + d % 4) : 0;
 }
 
 PerfData::Number PerfData::value(int rank, uint64_t i) const {
   const uint64_t x = static_cast<uint64_t>(rank) + i + seed_;
-  const uint64_t k = x % n_;
+  const uint64_t k = x % n_;  // who is who changes from element to element
+  const uint64_t d = dice(i);
+  const uint64_t spread = size_ == 1 ? 4 : 50;
   const bool complex = type_class(type_) == TypeClass::complex;
-  switch (op_) {
+  switch (op_.value_or(hktSum)) {
     case hktSum:
-      return {addend(x), complex ? addend(x + 1) : 0};
-    // Four ranks hold 2 or 1 + i, the others 1: no product exceeds 16, and no zero of one is ever negative.
+      return {addend(x, d), complex ? addend(x + 1, d >> 8) : 0};
+    // Up to four ranks hold 2 or 1 + i, the others 1: no product exceeds 16, and no zero of one is ever negative.
     case hktProd:
-      return k >= 4 ? Number(1) : complex ? Number(1, 1) : Number(2);
+      return k >= d % 5 ? Number(1) : complex ? Number(1, 1) : Number(2);
+    // One rank alone has the largest, or the smallest, of up to 2 * spread - 1 values.
     case hktMax:
+      return static_cast<double>(1 + d % spread + (k == 0 ? spread - 1 : k % (spread - 1)));
     case hktMin:
-      return static_cast<double>(1 + k % (type_size(type_) == 1 ? 8 : 100));
-    // One rank holds 64: the sum is exact, the quotient is rounded once.
+      return static_cast<double>(1 + d % spread + (k == 0 ? 0 : 1 + k % (spread - 1)));
+    // One rank has all there is: the sum is exact, the quotient is rounded once.
     case hktAvg:
-      return {k == 0 ? 64.0 : 0, complex && k == n_ - 1 ? 32.0 : 0};
+      return {static_cast<double>(k == 0 ? 64 >> d % 4 : 0),
+              static_cast<double>(complex && k == n_ - 1 ? 32 >> d % 4 : 0)};
     case hktBitAnd:
     case hktBitOr:
     case hktBitXor:
-      return bits(k, i);
+      return bits(k, d);
     case hktLogicalAnd:
     case hktLogicalOr:
     case hktLogicalXor:
-      return truth(k, i);
+      return truth(k, d);
     case hktRedOpLast:
       break;
   }
@@ -142,8 +156,9 @@ PerfData::Number PerfData::value(int rank, uint64_t i) const {
 }
 
 PerfData::Number PerfData::combined(Number a, Number b) const {
-  const auto p = static_cast<uint64_t>(a.real()), q = static_cast<uint64_t>(b.real());
-  switch (op_) {
+  const auto whole = [](Number n) { return static_cast<uint64_t>(n.real()); };  // of values that are whole and >= 0
+  const bool p = a.real() != 0, q = b.real() != 0;
+  switch (op_.value_or(hktSum)) {
     case hktSum:
     case hktAvg:
       return a + b;
@@ -154,17 +169,17 @@ PerfData::Number PerfData::combined(Number a, Number b) const {
     case hktMin:
       return std::min(a.real(), b.real());
     case hktBitAnd:
-      return static_cast<double>(p & q);
+      return static_cast<double>(whole(a) & whole(b));
     case hktBitOr:
-      return static_cast<double>(p | q);
+      return static_cast<double>(whole(a) | whole(b));
     case hktBitXor:
-      return static_cast<double>(p ^ q);
+      return static_cast<double>(whole(a) ^ whole(b));
     case hktLogicalAnd:
-      return p != 0 && q != 0 ? 1 : 0;
+      return p && q ? 1 : 0;
     case hktLogicalOr:
-      return p != 0 || q != 0 ? 1 : 0;
+      return p || q ? 1 : 0;
     case hktLogicalXor:
-      return (p != 0) != (q != 0) ? 1 : 0;
+      return p != q ? 1 : 0;
     case hktRedOpLast:
       break;
   }
@@ -180,8 +195,22 @@ PerfData::Number PerfData::reduced(uint64_t i) const {
 }
 
 std::vector<unsigned char> PerfData::pattern(int rank) const {
-  std::vector<unsigned char> bytes(period_ * size_);
-  for (uint64_t i = 0; i < period_; ++i) encode(type_, value(rank, i), bytes.data() + i * size_);
+  std::vector<unsigned char> bytes(kPeriod * size_);
+  if (op_) {
+    for (uint64_t i = 0; i < kPeriod; ++i) encode(type_, value(rank, i), bytes.data() + i * size_);
+    return bytes;
+  }
+  const uint64_t start = mixed((uint64_t{seed_} << 32) + static_cast<uint64_t>(rank) + 1);
+  for (uint64_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
+    const uint64_t any = mixed(start + at + 1);
+    std::memcpy(bytes.data() + at, &any, std::min<uint64_t>(sizeof any, bytes.size() - at));
+  }
+  return bytes;
+}
+
+std::vector<unsigned char> PerfData::reduced_pattern() const {
+  std::vector<unsigned char> bytes(kPeriod * size_);
+  for (uint64_t i = 0; i < kPeriod; ++i) encode(type_, reduced(i), bytes.data() + i * size_);
   return bytes;
 }
 
@@ -196,27 +225,28 @@ void PerfData::fill(void* buffer, uint64_t count, int rank) const {
   }
 }
 
-uint64_t PerfData::wrong(const void* buffer, uint64_t count, const std::vector<unsigned char>& expected) const {
+uint64_t PerfData::wrong(const void* buffer, uint64_t count, const std::vector<unsigned char>& expected,
+                         uint64_t first) const {
   const auto* from = static_cast<const unsigned char*>(buffer);
   uint64_t bad = 0;
-  for (uint64_t left = count * size_; left != 0;) {
-    const uint64_t n = std::min<uint64_t>(left, expected.size());
-    if (std::memcmp(from, expected.data(), n) != 0)
-      for (uint64_t at = 0; at < n; at += size_) bad += std::memcmp(from + at, expected.data() + at, size_) != 0;
+  uint64_t begin = first % kPeriod * size_;  // later stretches begin at 0
+  for (uint64_t left = count * size_; left != 0; begin = 0) {
+    const uint64_t n = std::min<uint64_t>(left, expected.size() - begin);
+    const unsigned char* want = expected.data() + begin;
+    if (std::memcmp(from, want, n) != 0)
+      for (uint64_t at = 0; at < n; at += size_) bad += std::memcmp(from + at, want + at, size_) != 0;
     from += n;
     left -= n;
   }
   return bad;
 }
 
-uint64_t PerfData::wrong_reduced(const void* buffer, uint64_t count) const {
-  std::vector<unsigned char> expected(period_ * size_);
-  for (uint64_t i = 0; i < period_; ++i) encode(type_, reduced(i), expected.data() + i * size_);
-  return wrong(buffer, count, expected);
+uint64_t PerfData::wrong_reduced(const void* buffer, uint64_t count, uint64_t first) const {
+  return wrong(buffer, count, reduced_pattern(), first);
 }
 
-uint64_t PerfData::wrong_copied(const void* buffer, uint64_t count, int root) const {
-  return wrong(buffer, count, pattern(root));
+uint64_t PerfData::wrong_copied(const void* buffer, uint64_t count, int rank, uint64_t first) const {
+  return wrong(buffer, count, pattern(rank), first);
 }
 
 }  // namespace hocket::tool

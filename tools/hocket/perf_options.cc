@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
-#include "algorithms/catalog.h"
 #include "base/types.h"
 #include "commands.h"
+#include "schedule/collective.h"
 
 namespace hocket::tool {
 namespace {
@@ -15,16 +16,12 @@ struct FixedFlag {
   const char *names, *fallback, *why;
 };
 constexpr FixedFlag kFixed[] = {
-    {"-t,--nthreads", "1", "ranks are processes; use --np"},
-    {"-g,--ngpus", "1", "there are no GPUs here; use --np"},
     {"-m,--agg_iters", "1", "calls are not aggregated"},
     {"-p,--parallel_init", "0", "ranks come up in parallel anyway"},
     {"-z,--blocking", "0", "calls are blocking anyway"},
     {"-y,--stream_null", "0", "there are no streams on a CPU"},
-    {"-T,--timeout", "0", "set HOCKET_TIMEOUT (seconds)"},
     {"-G,--cudagraph", "0", "there are no CUDA graphs on a CPU"},
     {"-C,--report_cputime", "0", "all time is CPU time here"},
-    {"-S,--report_timestamps", "0", "not available"},
     {"-R,--local_register", "0", "registered memory is not available yet"},
     {"-x,--cta_policy", "0", "there are no CTAs on a CPU"},
     {"-D,--device_implementation", "0", "there is no device on a CPU"},
@@ -33,6 +30,8 @@ constexpr FixedFlag kFixed[] = {
     {"-u,--unalign", "0", "not available"},
     {"-K,--per_iter_skip", "0", "not available"},
 };
+
+constexpr int kMaxRanks = 4096;  // started on one machine: more are a slip of the keyboard
 
 template <class T, class List, class Name>
 Result<std::vector<T>> pick(const std::string& text, const char* what, const List& list, Name&& name) {
@@ -55,6 +54,68 @@ Result<int> parse_int(const std::string& text, const char* flag, int low) {
   if (ec != std::errc() || end != text.data() + text.size() || value < low)
     return error(hktInvalidArgument, "%s is '%s', must be a whole number of at least %d", flag, text.c_str(), low);
   return value;
+}
+
+Result<const PerfCollective*> pick_collective(const std::string& text) {
+  if (const PerfCollective* found = find_perf_collective(text); found != nullptr) return found;
+  std::vector<std::string> known;
+  std::string all;
+  for (const PerfCollective& c : perf_collectives()) {
+    known.emplace_back(c.name);
+    all += (all.empty() ? "" : ", ") + known.back();
+  }
+  for (const char* later : {"alltoallv", "hypercube", "sendrecv"})
+    if (text == later)
+      return error(hktInvalidArgument, "%s is not available in this version; there are %s", later, all.c_str());
+  return error(hktInvalidArgument, "unknown collective '%s'%s; known: %s", text.c_str(),
+               did_you_mean(text, known).c_str(), all.c_str());
+}
+
+// A variable that says that a launcher has made this process a rank; null if there is none.
+const char* launcher_variable() {
+  for (const char* name :
+       {"HOCKET_INIT", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_PORT", "SLURM_STEP_ID"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0') return name;
+  }
+  return nullptr;
+}
+
+// How many ranks to start here; 0: this process is one already.
+Result<int> ranks_to_start(const PerfFlags& f, const PerfOptions& o) {
+  const int64_t asked = int64_t{o.threads} * o.gpus;
+  if (asked > kMaxRanks)
+    return error(hktInvalidArgument, "-t %d times -g %d are more than %d ranks", o.threads, o.gpus, kMaxRanks);
+  if (!f.np.empty()) {
+    HKT_ASSIGN(const int np, parse_int(f.np, "--np", 1));
+    if (np > kMaxRanks) return error(hktInvalidArgument, "--np %d is more than %d ranks", np, kMaxRanks);
+    if (asked != 1 && asked != np)
+      return error(hktInvalidArgument, "--np %d and -t %d times -g %d disagree; give one of them", np, o.threads,
+                   o.gpus);
+    return np;
+  }
+  const char* launcher = launcher_variable();
+  if (launcher == nullptr && (f.form == PerfForm::program || asked != 1)) return static_cast<int>(asked);
+  if (asked != 1)
+    return error(hktInvalidArgument,
+                 "-t %d and -g %d: %s is set, so this process is one rank of a launcher's; leave both at 1, or start "
+                 "ranks here with --np %lld",
+                 o.threads, o.gpus, launcher, static_cast<long long>(asked));
+  return 0;
+}
+
+// What nccl-tests takes from the environment.
+Status read_environment(PerfOptions& o) {
+  for (const char* name : {"NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK"})
+    if (std::getenv(name) != nullptr)
+      return error(hktInvalidUsage, "environment variable %s is set: all ranks are one group here; unset it", name);
+  const char* least = std::getenv("NCCL_TESTS_MIN_BW");
+  if (least == nullptr) return {};
+  char* end = nullptr;
+  o.least_bandwidth = std::strtod(least, &end);
+  if (end == least || *end != '\0' || !(*o.least_bandwidth >= 0))
+    return error(hktInvalidUsage, "environment variable NCCL_TESTS_MIN_BW is '%s': set it to a number of GB/s", least);
+  return {};
 }
 
 }  // namespace
@@ -82,7 +143,7 @@ Result<uint64_t> parse_size(const std::string& text, const std::string& flag) {
 }
 
 std::vector<uint64_t> PerfOptions::sizes() const {
-  if (collective == Collective::barrier) return {0};
+  if (collective() == Collective::barrier) return {0};
   std::vector<uint64_t> list;
   for (uint64_t s = min_bytes; s <= max_bytes;) {
     list.push_back(s);
@@ -95,11 +156,20 @@ std::vector<uint64_t> PerfOptions::sizes() const {
 }
 
 void add_perf_flags(CLI::App& app, PerfFlags& f) {
-  app.add_option("collective", f.collective, "all_reduce, broadcast or barrier")->capture_default_str();
-  app.add_option("--np", f.np,
-                 "start so many ranks on this machine; without it the rank comes from the environment (HOCKET_INIT)");
+  if (f.form == PerfForm::subcommand) {
+    std::string all;
+    for (const PerfCollective& c : perf_collectives()) all += (all.empty() ? "" : ", ") + std::string(c.name);
+    app.add_option("collective", f.collective, all)->capture_default_str();
+  }
+  const char* otherwise = f.form == PerfForm::program
+                              ? "ranks to start on this machine, whatever launcher there is; without it -t times -g"
+                              : "ranks to start on this machine; without it the rank comes from the environment";
+  app.add_option("--np", f.np, otherwise);
+  app.add_option("-t,--nthreads", f.threads, "-t times -g is the number of ranks to start, as with --np")
+      ->capture_default_str();
+  app.add_option("-g,--ngpus", f.gpus, "see -t: each rank is a process here, without a GPU")->capture_default_str();
   app.add_option("--bind", f.bind,
-                 "core: each rank of --np has a CPU of its own, if there are enough; none: they run anywhere")
+                 "core: each rank started here has a CPU of its own, if there are enough; none: they run anywhere")
       ->check(CLI::IsMember({"core", "none"}))
       ->capture_default_str();
   app.add_option("-b,--minbytes", f.min, "smallest size")->capture_default_str();
@@ -112,16 +182,19 @@ void add_perf_flags(CLI::App& app, PerfFlags& f) {
   app.add_option("-w,--warmup_iters", f.options.warmup, "calls per size before that")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("-N,--run_cycles", f.options.cycles, "runs over all sizes")
-      ->check(CLI::PositiveNumber)
+  app.add_option("-N,--run_cycles", f.options.cycles, "runs over all sizes; 0: until stopped")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("-c,--check", f.options.check, "check every element of so many calls per size; 0: none")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("-d,--datatype", f.type, "element type, or all; `hocket types` lists them")->capture_default_str();
-  app.add_option("-o,--op", f.op, "operation: sum, prod, max, min, avg, band, bor, bxor, land, lor, lxor, or all")
+  app.add_option(
+         "-o,--op", f.op,
+         "operation of all_reduce, reduce and reduce_scatter: sum, prod, max, min, avg, band, bor, bxor, land, lor, "
+         "lxor, or all")
       ->capture_default_str();
-  app.add_option("-r,--root", f.root, "root of a broadcast, or all")->capture_default_str();
+  app.add_option("-r,--root", f.root, "root of broadcast, gather, reduce and scatter; or all")->capture_default_str();
   app.add_option("-a,--average", f.average,
                  "report the time of 0: rank 0, 1: the mean, 2: the fastest, 3: the slowest rank")
       ->check(CLI::Range(0, 3))
@@ -130,6 +203,11 @@ void add_perf_flags(CLI::App& app, PerfFlags& f) {
                  "write the results to FILE as JSON; an existing file is kept");
   app.add_flag("-I,--per_iter_timing,--percentiles", f.options.percentiles,
                "time each call: p50 and p99 of the slowest rank");
+  app.add_option("-S,--report_timestamps", f.options.timestamps, "1: show when each row was done")
+      ->check(CLI::Range(0, 1))
+      ->capture_default_str();
+  app.add_option("-T,--timeout", f.timeout, "seconds that a call may take; 0: as HOCKET_TIMEOUT says")
+      ->capture_default_str();
   app.add_option("--transport", f.options.transport, "auto, shm or tcp")->check(CLI::IsMember({"auto", "shm", "tcp"}));
   f.fixed.resize(std::size(kFixed));
   for (size_t i = 0; i < std::size(kFixed); ++i) {
@@ -139,28 +217,19 @@ void add_perf_flags(CLI::App& app, PerfFlags& f) {
   }
 }
 
-Result<PerfOptions> perf_options(const CLI::App&, const PerfFlags& f) {
+Result<PerfOptions> perf_options(const PerfFlags& f) {
   PerfOptions o = f.options;
   for (size_t i = 0; i < std::size(kFixed); ++i) {
     if (f.fixed[i].second != kFixed[i].fallback)
       return error(hktInvalidArgument, "%s %s has no meaning on a CPU (only %s is accepted): %s", kFixed[i].names,
                    f.fixed[i].second.c_str(), kFixed[i].fallback, kFixed[i].why);
   }
-  std::vector<std::string> known;
-  bool found = false;
-  for (uint32_t c = 0; c < 3; ++c) {
-    known.emplace_back(collective_name(static_cast<Collective>(c)));
-    if (f.collective != known.back()) continue;
-    o.collective = static_cast<Collective>(c);
-    o.collective_text = known.back();
-    found = true;
-  }
-  if (!found)
-    return error(hktInvalidArgument, "unknown collective '%s'%s; known: all_reduce, broadcast, barrier",
-                 f.collective.c_str(), did_you_mean(f.collective, known).c_str());
-  if (!f.np.empty()) {
-    HKT_ASSIGN(o.np, parse_int(f.np, "--np", 1));
-  }
+  HKT_ASSIGN(o.test, pick_collective(f.collective));
+  HKT_ASSIGN(o.threads, parse_int(f.threads, "-t", 1));
+  HKT_ASSIGN(o.gpus, parse_int(f.gpus, "-g", 1));
+  HKT_ASSIGN(o.np, ranks_to_start(f, o));
+  HKT_ASSIGN(o.timeout_s, parse_int(f.timeout, "-T", 0));
+  HKT_TRY(read_environment(o));
   o.bind = f.bind == "core" ? Bind::core : Bind::none;
   HKT_ASSIGN(o.min_bytes, parse_size(f.min, "-b"));
   HKT_ASSIGN(o.max_bytes, parse_size(f.max, "-e"));
@@ -177,13 +246,14 @@ Result<PerfOptions> perf_options(const CLI::App&, const PerfFlags& f) {
   }
   HKT_ASSIGN(o.types, pick<hktDataType_t>(f.type, "type", kAllTypes, type_name));
   HKT_ASSIGN(o.ops, pick<hktRedOp_t>(f.op, "operation", kAllOps, op_name));
-  if (o.collective == Collective::all_reduce && o.types.size() == 1 && o.ops.size() == 1) {
+  if (reduces(o.collective()) && o.types.size() == 1 && o.ops.size() == 1) {
     if (const char* why = unsupported(o.types.front(), o.ops.front()); why != nullptr)
       return error(hktInvalidArgument, "-d %s -o %s: %s", f.type.c_str(), f.op.c_str(), why);
   }
-  if (f.root != "all") {
+  if (f.root != "all" && f.root != "-1") {  // nccl-tests of old take -1 for all
     HKT_ASSIGN(const int root, parse_int(f.root, "-r", 0));
-    if (o.np > 0 && root >= o.np) return error(hktInvalidArgument, "-r %d must be less than --np %d", root, o.np);
+    if (o.np > 0 && root >= o.np)
+      return error(hktInvalidArgument, "-r %d must be less than the number of ranks, %d", root, o.np);
     o.roots = {root};
   }
   o.average = static_cast<Average>(f.average);

@@ -7,8 +7,6 @@
 #include <ctime>
 #include <set>
 
-#include "algorithms/catalog.h"
-
 extern char** environ;
 
 namespace hocket::tool {
@@ -25,10 +23,20 @@ std::string now_text() {
   return text;
 }
 
+// As nccl-tests shows it in a row: local time.
+std::string timestamp() {
+  const std::time_t t = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&t, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
 // Only what concerns this run: the rest of an environment holds secrets.
 ordered_json environment() {
-  static const std::set<std::string> launcher = {"RANK",        "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
-                                                 "MASTER_ADDR", "MASTER_PORT"};
+  static const std::set<std::string> launcher = {"RANK",        "LOCAL_RANK",  "WORLD_SIZE",       "LOCAL_WORLD_SIZE",
+                                                 "MASTER_ADDR", "MASTER_PORT", "NCCL_TESTS_MIN_BW"};
   ordered_json list = ordered_json::array();
   for (char** e = environ; *e != nullptr; ++e) {
     const std::string entry = *e;
@@ -38,10 +46,6 @@ ordered_json environment() {
 }
 
 }  // namespace
-
-double bus_factor(Collective collective, int nranks) {
-  return collective == Collective::all_reduce ? 2.0 * (nranks - 1) / nranks : 1.0;
-}
 
 std::string fit(double value, int width) {
   for (const char* f : {"%.2f", "%.1f", "%.0f"}) {
@@ -58,11 +62,11 @@ Report::Report(const PerfOptions& options, std::vector<Device> devices, std::vec
 
 void Report::begin(std::FILE* to) const {
   std::fprintf(to, "# hocket version %d.%d.%d\n", HKT_MAJOR, HKT_MINOR, HKT_PATCH);
-  std::fprintf(to, "# Collective test starting: %s_perf\n", options_.collective_text.c_str());
+  std::fprintf(to, "# Collective test starting: %s_perf\n", options_.test->name);
   std::fprintf(to,
-               "# nThread 1 nGpus 1 minBytes %" PRIu64 " maxBytes %" PRIu64 " step: %" PRIu64
+               "# nThread %d nGpus %d minBytes %" PRIu64 " maxBytes %" PRIu64 " step: %" PRIu64
                "(%s) warmup iters: %d iters: %d agg iters: 1 validation: %d graph: 0 unalign: 0\n#\n",
-               options_.min_bytes, options_.max_bytes,
+               options_.threads, options_.gpus, options_.min_bytes, options_.max_bytes,
                options_.step_factor != 0 ? options_.step_factor : options_.step_bytes,
                options_.step_factor != 0 ? "factor" : "bytes", options_.warmup, options_.iters, options_.check);
   std::fprintf(to, "# Using devices\n");
@@ -81,11 +85,13 @@ void Report::begin(std::FILE* to) const {
   head("p50", "p99");
   std::fprintf(to, "  %7s  %6s  %6s  %6s", "time", "algbw", "busbw", "#wrong");
   head("p50", "p99");
+  if (options_.timestamps) std::fprintf(to, "  %19s", "timestamp");
   std::fprintf(to, "\n# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s", "(B)", "(elements)", "", "", "", "(us)",
                "(GB/s)", "(GB/s)", "");
   head("(us)", "(us)");
   std::fprintf(to, "  %7s  %6s  %6s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
   head("(us)", "(us)");
+  if (options_.timestamps) std::fprintf(to, "  %19s", "(local time)");
   std::fprintf(to, "\n");
   std::fflush(to);
 }
@@ -105,15 +111,19 @@ void Report::row(std::FILE* to, const Row& r) {
     bus_bw_sum_ += m->bus_bw;
     ++halves_;
   }
+  if (options_.timestamps) std::fprintf(to, "  %19s", timestamp().c_str());
   std::fprintf(to, "\n");
   std::fflush(to);
-  rows_.push_back(r);
+  if (!options_.json.empty()) rows_.push_back(r);
 }
 
 void Report::end(std::FILE* to) const {
   std::fprintf(to, "# %-20s : %" PRId64 " %s\n", "Out of bounds values", wrong_, wrong_ == 0 ? "OK" : "FAILED");
-  std::fprintf(to, "# %-20s : %g %s\n#\n", "Avg bus bandwidth", average_bus_bw(), "");
-  std::fprintf(to, "# Collective test concluded: %s_perf\n#\n", options_.collective_text.c_str());
+  std::fprintf(to, "# %-20s : %g %s\n#\n", "Avg bus bandwidth", average_bus_bw(),
+               !options_.least_bandwidth ? ""
+               : fast_enough()           ? "OK"
+                                         : "FAILED");
+  std::fprintf(to, "# Collective test concluded: %s_perf\n#\n", options_.test->name);
   std::fflush(to);
 }
 
@@ -125,8 +135,8 @@ ordered_json Report::json() const {
   j["env"] = environment();
   j["hocket_version"] = format("%d.%d.%d", HKT_MAJOR, HKT_MINOR, HKT_PATCH);
   ordered_json& c = j["config"];
-  c["nthreads"] = 1;
-  c["ngpus"] = 1;
+  c["nthreads"] = options_.threads;
+  c["ngpus"] = options_.gpus;
   c["minimum_bytes"] = options_.min_bytes;
   c["maximum_bytes"] = options_.max_bytes;
   c[options_.step_factor != 0 ? "step_factor" : "step_bytes"] =
@@ -172,12 +182,15 @@ ordered_json Report::json() const {
       }
     }
     one["actual_iterations"] = options_.iters;
-    one["experiment_name"] = options_.collective_text + "_perf";
+    one["experiment_name"] = std::string(options_.test->name) + "_perf";
     j["results"].push_back(one);
   }
   j["out_of_bounds"] = {{"count", wrong_},
                         {"okay", wrong_ == 0 ? "true" : "false"}};  // strings, as nccl-tests writes them
-  j["average_bus_bandwidth"] = {{"bandwidth", average_bus_bw()}, {"okay", "unchecked"}};
+  j["average_bus_bandwidth"] = {{"bandwidth", average_bus_bw()},
+                                {"okay", !options_.least_bandwidth ? "unchecked"
+                                         : fast_enough()           ? "true"
+                                                                   : "false"}};
   j["errors"] = ordered_json::array();
   j["end_time"] = now_text();
   return j;

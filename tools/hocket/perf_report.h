@@ -29,9 +29,6 @@ struct Row {
   Measured out_of_place, in_place;
 };
 
-// Bytes on the wire per byte of the buffer: nccl-tests' busbw factor.
-double bus_factor(Collective collective, int nranks);
-
 class Report {
  public:
   Report(const PerfOptions& options, std::vector<Device> devices, std::vector<std::string> args);
@@ -39,10 +36,14 @@ class Report {
   void row(std::FILE* to, const Row& row);
   void end(std::FILE* to) const;
   nlohmann::ordered_json json() const;
-  int64_t wrong() const { return wrong_; }
+  // No wrong element, and no less bandwidth than asked for.
+  bool good() const { return wrong_ == 0 && fast_enough(); }
 
  private:
   double average_bus_bw() const { return halves_ == 0 ? 0 : bus_bw_sum_ / halves_; }
+  bool fast_enough() const {  // nccl-tests forgives a tenth
+    return !options_.least_bandwidth || average_bus_bw() >= 0.9 * *options_.least_bandwidth;
+  }
 
   const PerfOptions& options_;
   std::vector<Device> devices_;

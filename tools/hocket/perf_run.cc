@@ -14,8 +14,10 @@
 #include "base/deadline.h"
 #include "base/types.h"
 #include "commands.h"
+#include "perf_collective.h"
 #include "perf_data.h"
 #include "perf_report.h"
+#include "schedule/buffers.h"
 
 namespace hocket::tool {
 namespace {
@@ -59,8 +61,9 @@ class PerfRank {
   int run();
 
  private:
-  uint64_t largest() const { return options_.collective == Collective::barrier ? 0 : options_.max_bytes; }
-  // Bytes that all ranks must have: an error of one is an error of all.
+  Collective collective() const { return options_.collective(); }
+  uint64_t largest() const { return collective() == Collective::barrier ? 0 : options_.max_bytes; }
+  // What all ranks must have: an error of one is an error of all.
   bool everyone(bool good) {
     int32_t bad = good ? 0 : 1;
     check(hktAllReduce(&bad, &bad, 1, hktInt32, hktMax, comm_, nullptr));
@@ -72,9 +75,17 @@ class PerfRank {
     return value;
   }
   std::vector<Device> devices();
-  void call(const void* send, void* recv, uint64_t count, hktDataType_t type, hktRedOp_t op, int root);
-  Measured measure(Row& row, hktDataType_t type, hktRedOp_t op, bool in_place);
-  void progress(const Row& row) const;
+  // The rows of one type, operation and root.
+  void measure_sizes(hktDataType_t type, hktRedOp_t op, int root, Report& report);
+  Measured measure(const PerfCall& call, Placement placement, uint64_t size);
+  PerfCall placed(PerfCall call, Placement placement) const;
+  int64_t wrong_elements(const PerfCall& call, Placement placement);
+  PerfData data_of(const PerfCall& call) const {
+    return {call.type, reduces(collective()) ? std::optional(call.op) : std::nullopt, nranks_, seed_};
+  }
+  uint64_t in_elements(const PerfCall& call) const { return perf_in_elements(collective(), call.count, nranks_); }
+  uint64_t out_elements(const PerfCall& call) const { return perf_out_elements(collective(), call.count, nranks_); }
+  void progress(uint64_t size) const;
 
   const PerfOptions& options_;
   hktComm_t comm_;
@@ -82,19 +93,6 @@ class PerfRank {
   Buffer send_, recv_;
   uint32_t seed_ = 0;
 };
-
-void PerfRank::call(const void* send, void* recv, uint64_t count, hktDataType_t type, hktRedOp_t op, int root) {
-  switch (options_.collective) {
-    case Collective::all_reduce:
-      return check(hktAllReduce(send, recv, count, type, op, comm_, nullptr));
-    case Collective::broadcast:
-      return check(hktBroadcast(send, recv, count, type, root, comm_, nullptr));
-    case Collective::barrier:
-      return check(hktBarrier(comm_, nullptr));
-    default:
-      break;  // not offered: see perf_options
-  }
-}
 
 std::vector<Device> PerfRank::devices() {
   // Every rank writes its own entry of a zeroed table; the sum is everybody's.
@@ -115,23 +113,51 @@ std::vector<Device> PerfRank::devices() {
   return list;
 }
 
-Measured PerfRank::measure(Row& row, hktDataType_t type, hktRedOp_t op, bool in_place) {
-  const uint64_t count = row.count;
-  const bool reduces = options_.collective == Collective::all_reduce;
-  const bool moves = options_.collective != Collective::barrier;
-  const int root = std::max(row.root, 0);
-  const void* send = in_place ? recv_.data() : send_.data();
-  void* recv = recv_.data();
-  Measured m;
+// The buffers of the call. In place, the own block lies where it belongs in the larger buffer.
+PerfCall PerfRank::placed(PerfCall call, Placement placement) const {
+  const bool in_place = placement == Placement::in_place;
+  const uint64_t own = static_cast<uint64_t>(rank_) * call.count * type_size(call.type);
+  const auto at = [](const Buffer& b, uint64_t offset) { return static_cast<unsigned char*>(b.data()) + offset; };
+  if (!in_is_at_root(collective()) || rank_ == call.root)
+    call.send = at(in_place ? recv_ : send_, in_place && in_is_own_block(collective()) ? own : 0);
+  if (!out_is_at_root(collective()) || rank_ == call.root)
+    call.recv = at(recv_, in_place && out_is_own_block(collective()) ? own : 0);
+  return call;
+}
 
-  if (moves) PerfData(type, reduces ? op : hktSum, nranks_, seed_).fill(in_place ? recv : send_.data(), count, rank_);
-  for (int i = 0; i < options_.warmup; ++i) call(send, recv, count, type, op, root);
+// Makes one call with fresh data. Counts what is wrong on this rank.
+int64_t PerfRank::wrong_elements(const PerfCall& call, Placement placement) {
+  ++seed_;
+  const PerfData data = data_of(call);
+  std::memset(recv_.data(), 0xa5, std::max(in_elements(call), out_elements(call)) * type_size(call.type));
+  if (call.send != nullptr) data.fill(call.send, in_elements(call), rank_);
+  check(options_.test->call(call));
+  uint64_t wrong = 0;
+  if (call.recv != nullptr) {
+    for (const Piece& p : perf_expected(collective(), rank_, nranks_, call)) {
+      const auto* from = static_cast<const unsigned char*>(call.recv) + p.at * type_size(call.type);
+      wrong += p.source == kReduced ? data.wrong_reduced(from, p.count, p.first)
+                                    : data.wrong_copied(from, p.count, p.source, p.first);
+    }
+  }
+  // An input that the result has not replaced belongs to the caller.
+  if (call.send != nullptr && (placement == Placement::out_of_place || call.recv == nullptr))
+    wrong += data.wrong_copied(call.send, in_elements(call), rank_);
+  return static_cast<int64_t>(wrong);
+}
+
+Measured PerfRank::measure(const PerfCall& unplaced, Placement placement, uint64_t size) {
+  const PerfCall call = placed(unplaced, placement);
+  const auto run = options_.test->call;
+  Measured m;
+  if (call.send != nullptr) data_of(call).fill(call.send, in_elements(call), rank_);
+  for (int i = 0; i < options_.warmup; ++i) check(run(call));
   check(hktBarrier(comm_, nullptr));
   std::vector<double> times;
   const int64_t start = now_ns();
   for (int i = 0; i < options_.iters; ++i) {
     const int64_t before = options_.percentiles ? now_ns() : 0;
-    call(send, recv, count, type, op, root);
+    check(run(call));
     if (options_.percentiles) times.push_back(static_cast<double>(now_ns() - before) / 1e3);
   }
   double us = static_cast<double>(now_ns() - start) / 1e3 / options_.iters;
@@ -150,8 +176,8 @@ Measured PerfRank::measure(Row& row, hktDataType_t type, hktRedOp_t op, bool in_
       break;
   }
   m.time_us = us;
-  m.alg_bw = us > 0 ? static_cast<double>(row.size) / us / 1e3 : 0;
-  m.bus_bw = m.alg_bw * bus_factor(options_.collective, nranks_);
+  m.alg_bw = us > 0 ? static_cast<double>(size) / us / 1e3 : 0;
+  m.bus_bw = m.alg_bw * bus_factor(collective(), nranks_);
   if (!times.empty()) {
     check(hktAllReduce(times.data(), times.data(), times.size(), hktFloat64, hktMax, comm_, nullptr));
     std::sort(times.begin(), times.end());
@@ -161,27 +187,35 @@ Measured PerfRank::measure(Row& row, hktDataType_t type, hktRedOp_t op, bool in_
 
   if (options_.check == 0) return m;
   m.wrong = 0;
-  for (int i = 0; i < options_.check; ++i) {
-    if (moves) {
-      const PerfData data(type, reduces ? op : hktSum, nranks_, ++seed_);
-      std::memset(recv, 0xa5, row.size);
-      data.fill(in_place ? recv : send_.data(), count, rank_);
-      call(send, recv, count, type, op, root);
-      m.wrong += static_cast<int64_t>(reduces ? data.wrong_reduced(recv, count) : data.wrong_copied(recv, count, root));
-      // The input of an out-of-place call belongs to the caller.
-      if (!in_place) m.wrong += static_cast<int64_t>(data.wrong_copied(send_.data(), count, rank_));
-    } else {
-      call(nullptr, nullptr, 0, type, op, root);
-    }
-  }
+  for (int i = 0; i < options_.check; ++i) m.wrong += wrong_elements(call, placement);
   m.wrong = over_ranks<int64_t>(m.wrong, hktInt64, hktSum);
   return m;
 }
 
-void PerfRank::progress(const Row& row) const {
+void PerfRank::measure_sizes(hktDataType_t type, hktRedOp_t op, int root, Report& report) {
+  for (const uint64_t size : options_.sizes()) {
+    progress(size);
+    PerfCall call;
+    call.comm = comm_;
+    call.count = perf_count(collective(), size, type_size(type), nranks_);
+    call.type = type;
+    call.op = op;
+    call.root = root;
+    Row row;
+    row.count = call.count;
+    row.size = std::max(in_elements(call), out_elements(call)) * type_size(type);
+    row.type = type_name(type);
+    row.op = reduces(collective()) ? op_name(op) : "none";
+    row.root = is_rooted(collective()) ? root : -1;
+    row.out_of_place = measure(call, Placement::out_of_place, row.size);
+    row.in_place = measure(call, Placement::in_place, row.size);
+    if (rank_ == 0) report.row(stdout, row);
+  }
+}
+
+void PerfRank::progress(uint64_t size) const {
   if (rank_ == 0 && isatty(STDERR_FILENO)) {
-    std::fprintf(stderr, "\r\033[K  %s, %llu bytes ...\r", options_.collective_text.c_str(),
-                 static_cast<unsigned long long>(row.size));
+    std::fprintf(stderr, "\r\033[K  %s, %llu bytes ...\r", options_.test->name, static_cast<unsigned long long>(size));
     std::fflush(stderr);
   }
 }
@@ -203,6 +237,12 @@ Result<std::FILE*> open_new(const std::string& name) {
     if (errno != EEXIST) return sys_error("--json: cannot create %s", path.c_str());
   }
   return error(hktInvalidUsage, "--json: %s and 1000 numbered names beside it exist; remove some", name.c_str());
+}
+
+// Whether all of it reached the file.
+bool write_and_close(std::FILE* file, const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  return std::fclose(file) == 0 && written;
 }
 
 int PerfRank::run() {
@@ -229,45 +269,27 @@ int PerfRank::run() {
 
   Report report(options_, devices(), command_line());
   if (rank_ == 0) report.begin(stdout);
-  const bool reduces = options_.collective == Collective::all_reduce;
-  std::vector<int> roots = options_.roots;
+  std::vector<int> roots = is_rooted(collective()) ? options_.roots : std::vector{0};
   if (roots.empty())
     for (int r = 0; r < nranks_; ++r) roots.push_back(r);
-  if (options_.collective != Collective::broadcast) roots = {-1};
-  for (int cycle = 0; cycle < options_.cycles; ++cycle) {
-    for (const uint64_t size : options_.sizes()) {
-      for (const hktDataType_t type : options_.types) {
-        for (const hktRedOp_t op : reduces ? options_.ops : std::vector<hktRedOp_t>{hktSum}) {
-          if (unsupported(type, op) != nullptr) continue;
-          for (const int root : roots) {
-            Row row;
-            row.count = size / type_size(type);
-            row.size = row.count * type_size(type);
-            row.type = type_name(type);
-            row.op = reduces ? op_name(op) : "none";
-            row.root = root;
-            progress(row);
-            row.out_of_place = measure(row, type, op, false);
-            row.in_place = measure(row, type, op, true);
-            if (rank_ == 0) report.row(stdout, row);
-          }
-        }
-        if (options_.collective == Collective::barrier) break;  // has no type
-      }
+  const std::vector<hktRedOp_t> ops = reduces(collective()) ? options_.ops : std::vector{hktSum};
+  for (const hktDataType_t type : options_.types) {
+    for (const hktRedOp_t op : ops) {
+      if (reduces(collective()) && unsupported(type, op) != nullptr) continue;
+      for (const int root : roots)
+        for (int cycle = 0; options_.cycles == 0 || cycle < options_.cycles; ++cycle)
+          measure_sizes(type, op, root, report);
     }
+    if (collective() == Collective::barrier) break;  // has no type
   }
-  int64_t wrong = 0;
+  int32_t good = 1;
   if (rank_ == 0) {
     report.end(stdout);
-    wrong = report.wrong();
-    if (json != nullptr) {
-      const std::string text = report.json().dump(2) + "\n";
-      const bool written = std::fwrite(text.data(), 1, text.size(), json) == text.size();
-      if (std::fclose(json) != 0 || !written)
-        return complain(1, format("--json: cannot write %s", options_.json.c_str()));
-    }
+    const bool written = json == nullptr || write_and_close(json, report.json().dump(2) + "\n");
+    if (!written) (void)complain(1, format("--json: cannot write %s", options_.json.c_str()));
+    good = report.good() && written ? 1 : 0;
   }
-  return over_ranks<int64_t>(wrong, hktInt64, hktMax) == 0 ? 0 : 1;
+  return over_ranks(good, hktInt32, hktMin) == 1 ? 0 : 1;
 }
 
 }  // namespace

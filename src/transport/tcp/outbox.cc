@@ -190,6 +190,7 @@ Result<bool> Outbox::flush(int fd) {
       if (errno == EINTR) continue;
       // Out of kernel memory passes; a connection that is gone does not.
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) return moved;
+      if (errno == EFAULT) return error(hktInvalidArgument, "the memory of a send buffer cannot be read");
       return error(hktRemoteError, "cannot send: %s", std::strerror(errno));
     }
     moved = true;

@@ -74,7 +74,18 @@ void Port::close_door(uint64_t nonce) {
 Status Port::receive(uint64_t nonce, std::vector<Visitor>& visitors) {
   const MutexLock lock(mutex_);
   const int64_t now = now_ns();
+  // Hellos first, so that who has said one is no stray when there are too many.
+  read_all(nonce, now);
   Status accepted = accept_all(now);
+  read_all(nonce, now);
+  if (const auto door = doors_.find(nonce); door != doors_.end()) {
+    for (Visitor& v : door->second.visitors) visitors.push_back(std::move(v));
+    door->second.visitors.clear();
+  }
+  return accepted;
+}
+
+void Port::read_all(uint64_t nonce, int64_t now) {
   for (size_t i = strays_.size(); i-- > 0;) {
     Stray& s = strays_[i];
     Step step = read(s, nonce);
@@ -86,36 +97,34 @@ Status Port::receive(uint64_t nonce, std::vector<Visitor>& visitors) {
     if (i + 1 != strays_.size()) s = std::move(strays_.back());
     strays_.pop_back();
   }
-  if (const auto door = doors_.find(nonce); door != doors_.end()) {
-    for (Visitor& v : door->second.visitors) visitors.push_back(std::move(v));
-    door->second.visitors.clear();
-  }
-  return accepted;
 }
 
 Status Port::accept_all(int64_t now) {
   for (const Fd& listener : listeners_) {
     for (int i = 0; i < kAcceptsAtOnce; ++i) {
+      if (strays_.size() == kMaxStrays + static_cast<size_t>(config_.nranks)) drop_oldest();
       Stray s;
-      HKT_ASSIGN(s.fd, accept_on(listener.get(), &s.peer));
+      Result<Fd> fd = accept_on(listener.get(), &s.peer);
+      if (!fd && !strays_.empty()) {  // out of descriptors: those of strays come first
+        drop_oldest();
+        fd = accept_on(listener.get(), &s.peer);
+      }
+      HKT_ASSIGN(s.fd, std::move(fd));
       if (!s.fd) break;
       HKT_TRY(report(epoll_.get(), EPOLL_CTL_ADD, s.fd.get()));
       s.since = now;
       strays_.push_back(std::move(s));
     }
   }
-  drop_oldest();
   return {};
 }
 
-// Strays beyond the limit go, oldest first; ranks say hello at once and are soon no longer among them.
+// Ranks say hello at once and are soon no longer among the strays.
 void Port::drop_oldest() {
-  while (strays_.size() > kMaxStrays + static_cast<size_t>(config_.nranks)) {
-    const auto oldest = std::min_element(strays_.begin(), strays_.end(),
-                                         [](const Stray& a, const Stray& b) { return a.since < b.since; });
-    drop(*oldest, "too many that have not said hello");
-    strays_.erase(oldest);
-  }
+  const auto oldest = std::min_element(strays_.begin(), strays_.end(),
+                                       [](const Stray& a, const Stray& b) { return a.since < b.since; });
+  drop(*oldest, "too many that have not said hello");
+  strays_.erase(oldest);
 }
 
 // `nonce` is that of the door whose owner looks.

@@ -73,6 +73,7 @@ class Port {
   Port(const Config& config, Fd epoll) : config_(config), epoll_(std::move(epoll)) {}
   Status add(const Address& address);
   Status accept_all(int64_t now) HKT_REQUIRES(mutex_);
+  void read_all(uint64_t nonce, int64_t now) HKT_REQUIRES(mutex_);
   void drop_oldest() HKT_REQUIRES(mutex_);
   Step read(Stray& s, uint64_t nonce) HKT_REQUIRES(mutex_);
   void drop(const Stray& s, const char* why) const;
