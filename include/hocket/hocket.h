@@ -90,7 +90,8 @@ typedef enum {
   hktBitXor = 7,
   hktLogicalAnd = 8,
   hktLogicalOr = 9,
-  hktLogicalXor = 10
+  hktLogicalXor = 10,
+  hktRedOpLast = 0x7fffffff /* no operation: handles of operations that a program makes lie between */
 } hktRedOp_t;
 
 typedef struct hktComm* hktComm_t;
@@ -188,6 +189,24 @@ HKT_API hktResult_t hktCommGetAsyncError(hktComm_t comm, hktResult_t* async);
 HKT_API hktResult_t hktCommAbort(hktComm_t comm);
 /* Releases the communicator, also after errors and with dead peers. The handle is invalid afterwards. */
 HKT_API hktResult_t hktCommDestroy(hktComm_t comm);
+
+/* Operations of a program's own, for all collectives of one communicator that reduce. All ranks make the same ones in
+ * the same order; nothing is sent. A handle that was destroyed, or comes from another communicator, is an invalid
+ * argument.
+ *
+ * sum over all ranks r of scalar_r * sendbuf of r, scaled and rounded before the sum. `scalar` is one element of
+ * `type`, read now, and need not be equal on all ranks; the operation takes this type only. */
+HKT_API hktResult_t hktRedOpCreatePreMulSum(hktRedOp_t* op, const void* scalar, hktDataType_t type, hktComm_t comm);
+/* result[i] = left[i] op right[i] for i < count. `result` may be `left` or `right`, and is no other part of them.
+ * Called on the thread of the collective, as often as it takes, with pieces of the vector aligned to their elements if
+ * the buffers are. Must not call Hocket with this communicator, nor throw. */
+typedef void (*hktReduceFn)(const void* left, const void* right, void* result, size_t count, hktDataType_t type,
+                            void* context);
+/* Takes every type. The operation has to be associative. commutative 0: operands are folded in the order of ranks, in
+ * whatever brackets. `context` is passed through and lives until the operation is destroyed. */
+HKT_API hktResult_t hktRedOpCreate(hktRedOp_t* op, hktReduceFn fn, int commutative, void* context, hktComm_t comm);
+/* Not while a call of the communicator runs. */
+HKT_API hktResult_t hktRedOpDestroy(hktRedOp_t op, hktComm_t comm);
 
 /* Collectives. */
 /* recvbuf[i] = op over all ranks of sendbuf[i], i < count; the same bits on every rank. */

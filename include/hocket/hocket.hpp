@@ -20,6 +20,7 @@ namespace hocket {
 // An inline namespace, so that these names and the library's own of the same spelling are never one to the linker.
 inline namespace wrapper {
 
+// The built-in operations; those made by Communicator::make_op and pre_mul_sum have other values.
 enum class Op {
   sum = hktSum,
   prod = hktProd,
@@ -33,6 +34,9 @@ enum class Op {
   logical_or = hktLogicalOr,
   logical_xor = hktLogicalXor
 };
+
+// Whether an operation of one's own is commutative.
+enum class Commutes { no, yes };
 
 // What a failed call throws: the code, and as what() one line that says what is wrong, where, and what to do.
 class Failure : public std::runtime_error {
@@ -135,6 +139,21 @@ class Communicator {
     check(hktCommCount(comm_, &size));
     return size;
   }
+
+  // Operations of this communicator's own; all ranks make the same ones in the same order.
+  // Sum of each rank's data times its scalar.
+  template <class T>
+  Op pre_mul_sum(T scalar) {
+    hktRedOp_t op = hktSum;
+    check(hktRedOpCreatePreMulSum(&op, &scalar, type_of<T>(), comm_));
+    return static_cast<Op>(op);
+  }
+  Op make_op(hktReduceFn fn, Commutes commutes, void* context = nullptr) {
+    hktRedOp_t op = hktSum;
+    check(hktRedOpCreate(&op, fn, commutes == Commutes::yes ? 1 : 0, context, comm_));
+    return static_cast<Op>(op);
+  }
+  void destroy(Op op) { check(hktRedOpDestroy(static_cast<hktRedOp_t>(op), comm_)); }
 
   // In place: data[i] = op over all ranks of data[i].
   template <class T, std::size_t N>

@@ -20,6 +20,9 @@ struct CatalogEntry {
   RankPlan (*rank_plan)(uint32_t n, uint32_t root, uint32_t rank);
   Plan (*plan)(uint32_t n, uint32_t root);
   uint32_t max_ranks;  // the functions here take 1 <= n <= max_ranks, root < n, rank < n
+  // Operands stand in the order of ranks, whatever n and the root: right for operations that are not commutative.
+  // Planners say so, and the tests prove it.
+  bool folds_in_rank_order;
   std::unique_ptr<StepSource> (*source)(uint32_t n, uint32_t root);  // steps on demand, for many ranks
 };
 

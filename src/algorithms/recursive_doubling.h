@@ -19,6 +19,7 @@ struct RecursiveDoubling {
   static constexpr const char* name = "recursive_doubling";
   static constexpr const char* summary = "log2 n exchanges of the whole vector: small vectors over a network";
   static constexpr uint32_t max_ranks = 1u << 31;
+  static constexpr bool folds_in_rank_order = true;
   enum Tag : uint16_t { kFold = 0, kExchange = 1, kUnfold = 2 };
 
   uint32_t n = 1;

@@ -16,6 +16,7 @@ struct ReduceScatterDirect {
   static constexpr const char* summary =
       "1 hop, n-1 blocks per rank, folds in the order of ranks: all pairs equally near";
   static constexpr uint32_t max_ranks = 1u << 16;
+  static constexpr bool folds_in_rank_order = true;
   enum Tag : uint16_t { kReduce = 0 };
 
   uint32_t n = 1;

@@ -54,6 +54,7 @@ inline Status check_buffers(const char* function, const Data& data, const Uses& 
 Status check_blocks(const char* function, Collective collective, const BlockData& data, int nranks, int rank);
 
 Status check_root(const char* function, int root, int nranks);
+// Of a built-in operation.
 Status check_op(const char* function, hktDataType_t type, hktRedOp_t op);
 
 }  // namespace hocket

@@ -22,19 +22,20 @@ Status read_options(const char* function, const hktCallOptions_t* options, CallO
 }
 
 // What every collective of equal blocks checks. `root` is of no meaning for those without one.
+template <Collective kCollective>
 struct Checked {
   const char* function;
-  Collective collective;
   Data data;
   int root;
 };
 
-Status check(const Checked& c, hktComm_t comm, const hktCallOptions_t* options, CallOptions& o) {
+template <Collective kCollective>
+Status check(const Checked<kCollective>& c, hktComm_t comm, const hktCallOptions_t* options, CallOptions& o) {
   if (!usable(comm)) [[unlikely]]
     return unusable(c.function, comm);
   const int n = comm->comm->size();
-  if (is_rooted(c.collective)) HKT_TRY(check_root(c.function, c.root, n));
-  HKT_TRY(check_buffers(c.function, c.data, uses(c.collective, n, comm->comm->rank(), c.root)));
+  if (is_rooted(kCollective)) HKT_TRY(check_root(c.function, c.root, n));
+  HKT_TRY(check_buffers(c.function, c.data, uses(kCollective, n, comm->comm->rank(), c.root)));
   if (options != nullptr) HKT_TRY(read_options(c.function, options, o));
   return {};
 }
@@ -63,7 +64,7 @@ extern "C" {
 hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktRedOp_t op,
                          hktComm_t comm, const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    const Checked c{"hktAllReduce", Collective::all_reduce, {sendbuf, recvbuf, count, type}, 0};
+    const Checked<Collective::all_reduce> c{"hktAllReduce", {sendbuf, recvbuf, count, type}, 0};
     CallOptions o;
     HKT_TRY(check(c, comm, options, o));
     HKT_TRY(check_op(c.function, type, op));
@@ -74,7 +75,7 @@ hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDa
 hktResult_t hktBroadcast(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, int root, hktComm_t comm,
                          const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    const Checked c{"hktBroadcast", Collective::broadcast, {sendbuf, recvbuf, count, type}, root};
+    const Checked<Collective::broadcast> c{"hktBroadcast", {sendbuf, recvbuf, count, type}, root};
     CallOptions o;
     HKT_TRY(check(c, comm, options, o));
     return comm->comm->broadcast(sendbuf, recvbuf, count, type, root, o);
@@ -93,7 +94,7 @@ hktResult_t hktBarrier(hktComm_t comm, const hktCallOptions_t* options) {
 hktResult_t hktReduce(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktRedOp_t op, int root,
                       hktComm_t comm, const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    const Checked c{"hktReduce", Collective::reduce, {sendbuf, recvbuf, count, type}, root};
+    const Checked<Collective::reduce> c{"hktReduce", {sendbuf, recvbuf, count, type}, root};
     CallOptions o;
     HKT_TRY(check(c, comm, options, o));
     HKT_TRY(check_op(c.function, type, op));
@@ -104,7 +105,7 @@ hktResult_t hktReduce(const void* sendbuf, void* recvbuf, size_t count, hktDataT
 hktResult_t hktAllGather(const void* sendbuf, void* recvbuf, size_t sendcount, hktDataType_t type, hktComm_t comm,
                          const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    const Checked c{"hktAllGather", Collective::all_gather, {sendbuf, recvbuf, sendcount, type}, 0};
+    const Checked<Collective::all_gather> c{"hktAllGather", {sendbuf, recvbuf, sendcount, type}, 0};
     CallOptions o;
     HKT_TRY(check(c, comm, options, o));
     return comm->comm->all_gather(c.data, o);
@@ -114,7 +115,7 @@ hktResult_t hktAllGather(const void* sendbuf, void* recvbuf, size_t sendcount, h
 hktResult_t hktReduceScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hktDataType_t type, hktRedOp_t op,
                              hktComm_t comm, const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    const Checked c{"hktReduceScatter", Collective::reduce_scatter, {sendbuf, recvbuf, recvcount, type}, 0};
+    const Checked<Collective::reduce_scatter> c{"hktReduceScatter", {sendbuf, recvbuf, recvcount, type}, 0};
     CallOptions o;
     HKT_TRY(check(c, comm, options, o));
     HKT_TRY(check_op(c.function, type, op));
@@ -125,7 +126,7 @@ hktResult_t hktReduceScatter(const void* sendbuf, void* recvbuf, size_t recvcoun
 hktResult_t hktAllToAll(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktComm_t comm,
                         const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    const Checked c{"hktAllToAll", Collective::all_to_all, {sendbuf, recvbuf, count, type}, 0};
+    const Checked<Collective::all_to_all> c{"hktAllToAll", {sendbuf, recvbuf, count, type}, 0};
     CallOptions o;
     HKT_TRY(check(c, comm, options, o));
     return comm->comm->all_to_all(c.data, o);
@@ -135,7 +136,7 @@ hktResult_t hktAllToAll(const void* sendbuf, void* recvbuf, size_t count, hktDat
 hktResult_t hktGather(const void* sendbuf, void* recvbuf, size_t sendcount, hktDataType_t type, int root,
                       hktComm_t comm, const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    const Checked c{"hktGather", Collective::gather, {sendbuf, recvbuf, sendcount, type}, root};
+    const Checked<Collective::gather> c{"hktGather", {sendbuf, recvbuf, sendcount, type}, root};
     CallOptions o;
     HKT_TRY(check(c, comm, options, o));
     return comm->comm->gather(c.data, root, o);
@@ -145,7 +146,7 @@ hktResult_t hktGather(const void* sendbuf, void* recvbuf, size_t sendcount, hktD
 hktResult_t hktScatter(const void* sendbuf, void* recvbuf, size_t recvcount, hktDataType_t type, int root,
                        hktComm_t comm, const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
-    const Checked c{"hktScatter", Collective::scatter, {sendbuf, recvbuf, recvcount, type}, root};
+    const Checked<Collective::scatter> c{"hktScatter", {sendbuf, recvbuf, recvcount, type}, root};
     CallOptions o;
     HKT_TRY(check(c, comm, options, o));
     return comm->comm->scatter(c.data, root, o);

@@ -1,5 +1,6 @@
 // The C ABI without the collectives: the library, communicators from bring-up to their end. Argument checks and nothing
 // else; every function turns a Status into a code and keeps the text for the thread.
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -262,6 +263,46 @@ hktResult_t hktCommDestroy(hktComm_t comm) {
     const std::unique_ptr<Communicator> last = std::move(comm->comm);
     const std::lock_guard lock(mutex);
     comm->next_destroyed = std::exchange(destroyed, comm);
+    return {};
+  });
+}
+
+hktResult_t hktRedOpCreatePreMulSum(hktRedOp_t* op, const void* scalar, hktDataType_t type, hktComm_t comm) {
+  return guarded(__func__, [&]() -> Status {
+    HKT_TRY(check_comm("hktRedOpCreatePreMulSum", comm));
+    HKT_TRY(check_pointer("hktRedOpCreatePreMulSum", "op", op));
+    HKT_TRY(check_pointer("hktRedOpCreatePreMulSum", "scalar", scalar));
+    if (!valid(type))
+      return error(hktInvalidArgument, "hktRedOpCreatePreMulSum: type is %d, which is no hktDataType_t",
+                   static_cast<int>(type));
+    Operation made;
+    made.kind = OpKind::pre_mul_sum;
+    made.type = type;
+    std::memcpy(made.scalar.data(), scalar, type_size(type));
+    HKT_ASSIGN(*op, comm->comm->make_op(made));
+    return {};
+  });
+}
+
+hktResult_t hktRedOpCreate(hktRedOp_t* op, hktReduceFn fn, int commutative, void* context, hktComm_t comm) {
+  return guarded(__func__, [&]() -> Status {
+    HKT_TRY(check_comm("hktRedOpCreate", comm));
+    HKT_TRY(check_pointer("hktRedOpCreate", "op", op));
+    if (fn == nullptr) return error(hktInvalidArgument, "hktRedOpCreate: fn is null");
+    Operation made;
+    made.kind = commutative != 0 ? OpKind::commutative : OpKind::in_rank_order;
+    made.fn = fn;
+    made.context = context;
+    HKT_ASSIGN(*op, comm->comm->make_op(made));
+    return {};
+  });
+}
+
+hktResult_t hktRedOpDestroy(hktRedOp_t op, hktComm_t comm) {
+  return guarded(__func__, [&]() -> Status {
+    HKT_TRY(check_comm("hktRedOpDestroy", comm));
+    const Status destroyed = comm->comm->destroy_op(op);
+    if (!destroyed.ok()) return error(destroyed.error().code, "hktRedOpDestroy: %s", destroyed.error().text.c_str());
     return {};
   });
 }

@@ -72,6 +72,8 @@ const char* why_not(TypeClass kind, hktRedOp_t op) {
     case hktLogicalOr:
     case hktLogicalXor:
       return takes_bits ? nullptr : "logical operations are defined for integers and bool only";
+    case hktRedOpLast:
+      break;
   }
   return "there is no such operation";
 }
@@ -112,6 +114,8 @@ const char* op_name(hktRedOp_t op) {
       return "lor";
     case hktLogicalXor:
       return "lxor";
+    case hktRedOpLast:
+      break;
   }
   return kInvalid;
 }

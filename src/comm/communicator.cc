@@ -96,10 +96,27 @@ Communicator::Order Communicator::order(Collective collective, const BlockData& 
   return o;
 }
 
-void Communicator::set_op(Order& order, hktRedOp_t op) const {
+Status Communicator::set_op(Order& order, hktRedOp_t op) const {
   order.record.op = static_cast<uint32_t>(op);
+  if (is_handle(order.record.op)) [[unlikely]] {
+    HKT_ASSIGN(const Operation made, operations_.find(op));
+    const auto type = static_cast<hktDataType_t>(order.record.type);
+    if (made.kind != OpKind::pre_mul_sum) {
+      order.call.combine = made.fn;
+      order.call.context = made.context;
+      order.call.type = type;
+      return {};
+    }
+    if (made.type != type)
+      return error(hktInvalidArgument, "op is a %s, made for %s; the call is of %s",
+                   operation_name(order.record.op).c_str(), type_name(made.type), type_name(type));
+    order.call.scale = kernels::scale_kernel(type);
+    order.call.scalar = made.scalar;
+    op = hktSum;
+  }
   order.call.fold = kernels_[order.record.type][static_cast<size_t>(op)];
   if (op == hktAvg) order.call.divisor = static_cast<uint32_t>(parts_.nranks);
+  return {};
 }
 
 void Communicator::set_root(Order& order, int root) const {
@@ -118,7 +135,7 @@ uint64_t Communicator::selected_by(const CallRecord& record, uint32_t elem_size)
 Status Communicator::all_reduce(const void* in, void* out, uint64_t count, hktDataType_t type, hktRedOp_t op,
                                 const CallOptions& options) {
   Order o = order(Collective::all_reduce, Data{in, out, count, type});
-  set_op(o, op);
+  HKT_TRY(set_op(o, op));
   return run(o.record, o.call, options);
 }
 
@@ -138,7 +155,7 @@ Status Communicator::barrier(const CallOptions& options) {
 
 Status Communicator::reduce(const Data& data, hktRedOp_t op, int root, const CallOptions& options) {
   Order o = order(Collective::reduce, data);
-  set_op(o, op);
+  HKT_TRY(set_op(o, op));
   set_root(o, root);
   return run(o.record, o.call, options);
 }
@@ -150,7 +167,7 @@ Status Communicator::all_gather(const Data& data, const CallOptions& options) {
 
 Status Communicator::reduce_scatter(const Data& data, hktRedOp_t op, const CallOptions& options) {
   Order o = order(Collective::reduce_scatter, data);
-  set_op(o, op);
+  HKT_TRY(set_op(o, op));
   return run(o.record, o.call, options);
 }
 
@@ -178,7 +195,7 @@ Status Communicator::all_gather_v(const BlockData& data, const CallOptions& opti
 
 Status Communicator::reduce_scatter_v(const BlockData& data, hktRedOp_t op, const CallOptions& options) {
   Order o = order(Collective::reduce_scatter, data);
-  set_op(o, op);
+  HKT_TRY(set_op(o, op));
   return run(o.record, o.call, options);
 }
 
@@ -189,10 +206,15 @@ Status Communicator::run(CallRecord& record, Call& call, const CallOptions& opti
 
   const uint64_t bytes = selected_by(record, call.elem_size);
   const select::Choice& choice = select::lookup(table_, static_cast<Collective>(record.collective), bytes);
+  const CatalogEntry* planner = choice.planner;
+  if (op_kind(record.op) == OpKind::in_rank_order) [[unlikely]] {
+    if (choice.in_rank_order == nullptr) return out_of_order(*planner);
+    planner = choice.in_rank_order;
+  }
   const std::unique_ptr<const BoundPlan>& slot =
-      plans_[static_cast<size_t>(choice.planner - catalog().data())][choice.planner->rooted ? record.root : 0];
+      plans_[static_cast<size_t>(planner - catalog().data())][planner->rooted ? record.root : 0];
   if (slot == nullptr) [[unlikely]]
-    HKT_TRY(bind(*choice.planner, record.root));
+    HKT_TRY(bind(*planner, record.root));
   const BoundPlan& plan = *slot;
 
   announce(record, options.timeout_ms != HKT_UNDEFINED ? options.timeout_ms : parts_.timeout_ms, options.label);
@@ -239,6 +261,31 @@ std::unique_ptr<Waiter> Communicator::make_waiter(Supervisor& supervisor) {
   for (const auto& t : parts_.transports) transports.push_back(t.get());
   return std::make_unique<Waiter>(wait_policy(parts_.local_ranks, parts_.cpus), *parts_.bell, parts_.fence, transports,
                                   supervisor);
+}
+
+Error Communicator::out_of_order(const CatalogEntry& forced) {
+  std::string others;
+  for (const CatalogEntry& e : catalog())
+    if (e.collective == forced.collective && e.folds_in_rank_order)
+      others += (others.empty() ? "" : ", ") + std::string(e.name);
+  return error(hktInvalidUsage,
+               "HOCKET_ALGO: %s of %s does not fold in the order of ranks, which an operation that is not commutative "
+               "needs; these do: %s",
+               forced.name, collective_name(forced.collective), others.c_str());
+}
+
+Result<hktRedOp_t> Communicator::make_op(const Operation& operation) {
+  const Busy busy(in_call_);
+  if (!busy.mine()) return refuse(false);
+  return operations_.add(operation);
+}
+
+Status Communicator::destroy_op(hktRedOp_t op) {
+  const Busy busy(in_call_);
+  if (!busy.mine() && !finalized_.load(std::memory_order_acquire))
+    return error(hktInvalidUsage, "rank %d: a call that may use %s is running; destroy it afterwards", parts_.rank,
+                 operation_name(static_cast<uint32_t>(op)).c_str());
+  return operations_.remove(op);
 }
 
 Status Communicator::bind(const CatalogEntry& planner, uint32_t root) {

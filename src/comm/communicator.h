@@ -15,6 +15,7 @@
 #include "base/types.h"
 #include "comm/busy.h"
 #include "comm/fork_guard.h"
+#include "comm/operations.h"
 #include "comm/parts.h"
 #include "comm/watch.h"
 #include "engine/engine.h"
@@ -72,6 +73,11 @@ class Communicator {
   Status all_gather_v(const BlockData& data, const CallOptions& options = {});
   Status reduce_scatter_v(const BlockData& data, hktRedOp_t op, const CallOptions& options = {});
 
+  // Operations of the caller's own, for calls of this communicator. Nothing is sent.
+  Result<hktRedOp_t> make_op(const Operation& operation);
+  // An error while a call runs.
+  Status destroy_op(hktRedOp_t op);
+
   // Any thread. Not in a forked child, whose sockets and memory are those of the parent's communicator.
   bool forked() const { return guard_.in_child(); }
   void abort() { watch_.abort(); }
@@ -95,7 +101,7 @@ class Communicator {
   };
   static Order order(Collective collective, const Data& data);
   Order order(Collective collective, const BlockData& data) const;
-  void set_op(Order& order, hktRedOp_t op) const;
+  Status set_op(Order& order, hktRedOp_t op) const;
   void set_root(Order& order, int root) const;
   // The bytes that the selection goes by: those of the larger buffer of any rank (of a gather, the root's output), as
   // nccl-tests counts. They follow from the record and so are the same on all ranks that make the same call.
@@ -107,6 +113,8 @@ class Communicator {
   // The call that begins now gets its number and signature, and the peers hear of it.
   void announce(CallRecord& record, int64_t timeout_ms, const char* label);
   std::unique_ptr<Waiter> make_waiter(Supervisor& supervisor);
+  // Why an operation that is not commutative cannot run: HOCKET_ALGO.
+  static Error out_of_order(const CatalogEntry& forced);
   Status bind(const CatalogEntry& planner, uint32_t root);
   Result<Link*> link(Peer peer, std::map<uint64_t, Link>& table);
 
@@ -121,6 +129,7 @@ class Communicator {
   std::array<std::unique_ptr<Learners>, select::kCollectives> learners_;
   std::optional<bool> stores_;                                       // what the last size that knows has found
   std::array<std::array<kernels::Kernel, kOps>, kTypes> kernels_{};  // by type and operation
+  Operations operations_;
   uint64_t seq_ = 0;
   Gate gate_;
   std::atomic<bool> finalized_{false};  // and gate_ stays closed

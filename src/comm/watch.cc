@@ -6,6 +6,7 @@
 #include "algorithms/catalog.h"
 #include "base/deadline.h"
 #include "base/types.h"
+#include "comm/operations.h"
 #include "schedule/collective.h"
 
 namespace hocket {
@@ -56,7 +57,7 @@ std::string describe(const CallRecord& call) {
     text += format("count %llu%s, %s", static_cast<unsigned long long>(call.count), blocks ? " in all" : "",
                    type_name(static_cast<hktDataType_t>(call.type)));
   if (blocks) text += format(", table %08x", call.table);
-  if (reduces(collective)) text += std::string(", ") + op_name(static_cast<hktRedOp_t>(call.op));
+  if (reduces(collective)) text += ", " + operation_name(call.op);
   if (is_rooted(collective)) text += format(", root %u", call.root);
   return text + ")";
 }

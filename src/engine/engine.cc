@@ -65,7 +65,8 @@ class Run final : public Waiting {
   // other, that block is written with what it holds, or is not pushed.
   const unsigned char* standing(const Step& s, Span src) const {
     const bool copies = s.nsend != 0 && s.operands() == 1 && s.has(kLoad) && s.src_buf() == Buf::in;
-    const bool stays = call_.in != call_.out && !(s.has(kPost) && call_.divisor > 1);
+    const bool changes = (s.has(kPost) && call_.divisor > 1) || (s.has(kPre) && call_.scale != nullptr);
+    const bool stays = call_.in != call_.out && !changes;
     return copies && stays && src.bytes >= kLend ? at(Buf::in, src.offset) : nullptr;
   }
   bool lends(const Link& link) const { return lent_ != nullptr && link.lends(); }
@@ -74,6 +75,10 @@ class Run final : public Waiting {
   unsigned char* at(Buf b, uint64_t offset) const;
   void make(const Step& s, uint64_t offset, Span src, Span dst);
   void move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor);
+  // The same for operations that a program made: the operand at `scaled`, if there is one, is multiplied first.
+  void compose(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t scaled);
+  // The user's fold of `n` bytes of the operands into `to`, which is none of them.
+  void combine(unsigned char* to, uint32_t operands, uint64_t n) const;
 
   Engine& engine_;
   const BoundPlan& plan_;
@@ -191,7 +196,11 @@ void Run::make(const Step& s, uint64_t offset, Span src, Span dst) {
   for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k)
     if (const Link& link = *plan_.out[s.send + k]; !lends(link))
       target[targets++] = {link.push_begin(bytes_) + offset, call_.slot_stores};
-  if (targets != 0) move(operands, targets, src.bytes, s.has(kPost) ? call_.divisor : 1);
+  if (targets == 0) return;
+  if (call_.scale == nullptr && call_.combine == nullptr) [[likely]]
+    return move(operands, targets, src.bytes, s.has(kPost) ? call_.divisor : 1);
+  const bool scales = call_.scale != nullptr && local != nullptr && s.has(kPre);
+  compose(operands, targets, src.bytes, scales ? std::min<uint32_t>(s.self, s.nrecv) : operands);
 }
 
 void Run::move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor) {
@@ -216,6 +225,43 @@ void Run::move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t div
     if (left == 0) break;
     for (uint32_t k = 0; k < operands; ++k) operand[k] = static_cast<const unsigned char*>(operand[k]) + n;
     for (uint32_t k = 0; k < targets; ++k) target[k].to += n;
+  }
+}
+
+void Run::compose(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t scaled) {
+  const void** operand = engine_.operands_.data();
+  Target* target = engine_.targets_.data();
+  alignas(64) unsigned char made[kTile];
+  for (uint64_t left = bytes; left != 0;) {
+    const uint64_t n = std::min(left, kTile);
+    const void* const plain = scaled < operands ? operand[scaled] : nullptr;
+    if (plain != nullptr) {
+      call_.scale(made, plain, n / call_.elem_size, call_.scalar.data());
+      operand[scaled] = made;
+    }
+    const void* value = operands > 1 ? made : operand[0];
+    if (operands > 1 && call_.combine != nullptr) {
+      combine(made, operands, n);
+    } else if (operands > 1) {
+      call_.fold.temporal(made, operand, operands, n / call_.elem_size, 1);
+    }
+    for (uint32_t k = 0; k < targets; ++k) {
+      if (target[k].to != value) kernels::copy(target[k].to, value, n, target[k].stores);
+      target[k].to += n;
+    }
+    if (plain != nullptr) operand[scaled] = plain;
+    left -= n;
+    if (left == 0) break;  // what follows the operands may be no one's memory
+    for (uint32_t k = 0; k < operands; ++k) operand[k] = static_cast<const unsigned char*>(operand[k]) + n;
+  }
+}
+
+void Run::combine(unsigned char* to, uint32_t operands, uint64_t n) const {
+  const void* const* operand = engine_.operands_.data();
+  const void* left = operand[0];
+  for (uint32_t k = 1; k < operands; ++k) {
+    call_.combine(left, operand[k], to, n / call_.elem_size, call_.type, call_.context);
+    left = to;
   }
 }
 

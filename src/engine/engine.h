@@ -43,9 +43,14 @@ struct Call {
   const uint64_t* displs = nullptr;
   uint32_t rank = 0;  // needed with counts
   uint32_t elem_size = 1;
-  uint32_t signature = 0;                                   // of this call, in every message's tag
-  uint32_t divisor = 1;                                     // post operation: the result is divided by it
-  kernels::Kernel fold;                                     // nulls for collectives that do not reduce
+  uint32_t signature = 0;                              // of this call, in every message's tag
+  uint32_t divisor = 1;                                // post operation: the result is divided by it
+  kernels::Kernel fold;                                // nulls for collectives that do not reduce, and with combine
+  kernels::ScaleFn scale = nullptr;                    // pre operation: contributions are multiplied by scalar
+  alignas(16) std::array<unsigned char, 16> scalar{};  // one element
+  hktReduceFn combine = nullptr;                       // the user's operation, in place of fold
+  void* context = nullptr;                             // passed to combine, and so is the type
+  hktDataType_t type = hktInt8;
   kernels::Stores out_stores = kernels::Stores::temporal;   // for the last write of the output
   kernels::Stores slot_stores = kernels::Stores::temporal;  // for what a peer reads
 };

@@ -64,6 +64,20 @@ const char* other_planner(const Facts& f, Collective collective, uint64_t bytes)
   return "";
 }
 
+// Where the choice for operations in general is none for those that are not commutative.
+const char* in_rank_order_planner(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return "two_shot";
+    case Collective::reduce:
+      return "flat";
+    case Collective::reduce_scatter:
+      return "direct";
+    default:
+      return "";
+  }
+}
+
 Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
   Choice c;
   const char* name = "dissemination";
@@ -122,6 +136,11 @@ Result<Table> build(const Facts& facts, std::string_view algo) {
       Choice& c = table[collective][b];
       c = choose(facts, static_cast<Collective>(collective), bucket_bytes(b));
       if (forced[collective] != nullptr) c.planner = forced[collective];
+      const auto of = static_cast<Collective>(collective);
+      if (c.planner != nullptr && c.planner->folds_in_rank_order)
+        c.in_rank_order = c.planner;
+      else if (forced[collective] == nullptr)
+        c.in_rank_order = find_planner(of, in_rank_order_planner(of));
       if (c.planner == nullptr)
         return error(hktInternalError, "no planner for %s", collective_name(static_cast<Collective>(collective)));
     }

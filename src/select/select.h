@@ -15,6 +15,9 @@ namespace hocket::select {
 
 struct Choice {
   const CatalogEntry* planner = nullptr;
+  // The one for operations that are not commutative; null if HOCKET_ALGO asks for one that cannot serve them, or the
+  // collective does not reduce.
+  const CatalogEntry* in_rank_order = nullptr;
   bool stream_out = false;    // write the output past the caches
   bool learn_stores = false;  // find out whether messages are better written past the caches
 };

@@ -1,6 +1,8 @@
 // Collectives through the public interface: what each does, in C and in C++, and what each refuses.
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -205,6 +207,89 @@ TEST(NewCollectives, LeaveAloneWhatIsTheRoots) {
   });
 }
 
+void subtract(const void* left, const void* right, void* result, size_t count, hktDataType_t, void* context) {
+  ++*static_cast<int*>(context);
+  for (size_t i = 0; i < count; ++i)
+    static_cast<int32_t*>(result)[i] = static_cast<const int32_t*>(left)[i] - static_cast<const int32_t*>(right)[i];
+}
+
+// Not associative either, but two ranks have one bracket.
+TEST(Operations, AreMadeAndDestroyed) {
+  with_ranks(2, [](hktComm_t comm, int rank) {
+    const float half = 0.5f;
+    int calls = 0;
+    hktRedOp_t scaled = hktSum, minus = hktSum;
+    expect_failure(hktRedOpCreatePreMulSum(nullptr, &half, hktFloat32, comm), hktInvalidArgument,
+                   {"hktRedOpCreatePreMulSum", "op", "null"});
+    expect_failure(hktRedOpCreatePreMulSum(&scaled, nullptr, hktFloat32, comm), hktInvalidArgument, {"scalar", "null"});
+    expect_failure(hktRedOpCreatePreMulSum(&scaled, &half, static_cast<hktDataType_t>(17), comm), hktInvalidArgument,
+                   {"type is 17"});
+    expect_failure(hktRedOpCreatePreMulSum(&scaled, &half, hktFloat32, nullptr), hktInvalidArgument, {"comm is null"});
+    expect_failure(hktRedOpCreate(nullptr, subtract, 0, &calls, comm), hktInvalidArgument,
+                   {"hktRedOpCreate", "op", "null"});
+    expect_failure(hktRedOpCreate(&minus, nullptr, 0, &calls, comm), hktInvalidArgument,
+                   {"hktRedOpCreate", "fn", "null"});
+    ASSERT_EQ(hktRedOpCreatePreMulSum(&scaled, &half, hktFloat32, comm), hktSuccess) << hktGetLastError();
+    ASSERT_EQ(hktRedOpCreate(&minus, subtract, 0, &calls, comm), hktSuccess) << hktGetLastError();
+    EXPECT_GE(scaled, 64);
+    EXPECT_GE(minus, 64);
+    EXPECT_NE(scaled, minus);
+
+    std::vector<float> x(3000, static_cast<float>(rank + 1));
+    EXPECT_EQ(hktAllReduce(x.data(), x.data(), x.size(), hktFloat32, scaled, comm, nullptr), hktSuccess)
+        << hktGetLastError();
+    EXPECT_EQ(x, std::vector<float>(3000, 1.5f));
+    const std::vector<int32_t> in(5000, 10 * rank + 3);
+    std::vector<int32_t> out(5000);
+    EXPECT_EQ(hktAllReduce(in.data(), out.data(), in.size(), hktInt32, minus, comm, nullptr), hktSuccess)
+        << hktGetLastError();
+    EXPECT_EQ(out, std::vector<int32_t>(5000, -10)) << "rank 0 minus rank 1";
+    EXPECT_GT(calls, 0);
+
+    expect_failure(hktAllReduce(in.data(), out.data(), 4, hktInt32, scaled, comm, nullptr), hktInvalidArgument,
+                   {"pre-multiplied sum 0", "made for float", "int32"});
+    expect_failure(hktAllReduce(in.data(), out.data(), 4, hktInt32, static_cast<hktRedOp_t>(1000), comm, nullptr),
+                   hktInvalidArgument, {"op is 1000", "not made on this communicator"});
+    expect_failure(hktRedOpDestroy(hktMax, comm), hktInvalidArgument, {"hktRedOpDestroy", "max", "built in"});
+    expect_failure(hktRedOpDestroy(static_cast<hktRedOp_t>(1000), comm), hktInvalidArgument,
+                   {"hktRedOpDestroy", "1000"});
+    EXPECT_EQ(hktRedOpDestroy(scaled, comm), hktSuccess) << hktGetLastError();
+    expect_failure(hktRedOpDestroy(scaled, comm), hktInvalidArgument, {"hktRedOpDestroy", "has been destroyed"});
+    expect_failure(hktReduceScatter(x.data(), x.data() + 2000, 4, hktFloat32, scaled, comm, nullptr), hktInvalidArgument,
+                   {"op is " + std::to_string(scaled), "has been destroyed"});
+    hktRedOp_t next = hktSum;
+    ASSERT_EQ(hktRedOpCreatePreMulSum(&next, &half, hktFloat32, comm), hktSuccess);
+    EXPECT_NE(next, scaled) << "a handle was given out twice";
+    EXPECT_EQ(hktBarrier(comm, nullptr), hktSuccess) << hktGetLastError();
+  });
+}
+
+TEST(Operations, StayWhileACallRuns) {
+  std::atomic<bool> waits{false}, refused{false};
+  with_ranks(2, [&](hktComm_t comm, int rank) {
+    int calls = 0;
+    hktRedOp_t minus = hktSum;
+    ASSERT_EQ(hktRedOpCreate(&minus, subtract, 1, &calls, comm), hktSuccess) << hktGetLastError();
+    std::thread other;
+    if (rank == 0) {
+      other = std::thread([&] {
+        while (!waits) std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        expect_failure(hktRedOpDestroy(minus, comm), hktInvalidUsage, {"hktRedOpDestroy", "operation 0", "is running"});
+        refused = true;
+      });
+      waits = true;
+    } else {
+      while (!refused) std::this_thread::yield();
+    }
+    int32_t x = rank;
+    EXPECT_EQ(hktAllReduce(&x, &x, 1, hktInt32, minus, comm, nullptr), hktSuccess) << hktGetLastError();
+    EXPECT_EQ(x, -1);
+    if (other.joinable()) other.join();
+    EXPECT_EQ(hktRedOpDestroy(minus, comm), hktSuccess) << hktGetLastError();
+  });
+}
+
 TEST(Cpp, Collectives) {
   hktUniqueId id;
   ASSERT_EQ(hktGetUniqueId(&id), hktSuccess);
@@ -268,6 +353,20 @@ TEST(Cpp, Collectives) {
           EXPECT_NE(std::string(f.what()).find(words), std::string::npos) << f.what();
         }
       };
+      const Op scaled = comm.pre_mul_sum(2.0);
+      two.assign(2, 1);
+      comm.all_reduce(std::span(two), scaled);
+      EXPECT_EQ(two, (std::vector<double>(2, 6)));
+      comm.destroy(scaled);
+      const Op leftmost = comm.make_op(
+          [](const void* left, const void*, void* to, size_t count, hktDataType_t, void*) {
+            std::copy_n(static_cast<const double*>(left), count, static_cast<double*>(to));
+          },
+          Commutes::no);
+      two.assign(2, rank + 5);
+      comm.all_reduce(std::span(two), leftmost);
+      EXPECT_EQ(two, (std::vector<double>(2, 5)));
+
       refused([&] { comm.all_gather(std::span(in), std::span(two)); }, "out has 2 elements; there must be 6");
       refused([&] { comm.all_to_all(std::span(two)); }, "2 elements are no equal blocks for 3 ranks");
       refused([&] { comm.all_gather_v(std::span(part), std::span(two), counts, displs); },

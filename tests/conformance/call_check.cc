@@ -21,15 +21,14 @@ uint64_t scramble(uint64_t x) {
   return x ^ (x >> 32);
 }
 
-// The `value`-th of three elements, small numbers: no fold of 8 of them needs a rounding or has a zero whose sign depends
-// on the order.
-Bytes encoded(hktDataType_t type, int value) {
+// A small number as an element; complex ones have an imaginary part.
+Bytes number(hktDataType_t type, int real, int imaginary = 0) {
   const auto bytes = [](auto v) {
     Bytes b(sizeof v);
     std::memcpy(b.data(), &v, sizeof v);
     return b;
   };
-  const auto narrow = [&](const kernels::Format& f) { return kernels::encode(f, static_cast<float>(value)); };
+  const auto narrow = [&](const kernels::Format& f) { return kernels::encode(f, static_cast<float>(real)); };
   switch (type) {
     case hktFloat16:
       return bytes(static_cast<uint16_t>(narrow(kernels::kHalf)));
@@ -38,26 +37,65 @@ Bytes encoded(hktDataType_t type, int value) {
     case hktFloat8e4m3:
       return bytes(static_cast<uint8_t>(narrow(kernels::kE4m3)));
     case hktFloat8e5m2:
-      return bytes(static_cast<uint8_t>(kernels::encode(kernels::kE5m2, value == 0 ? 0 : 1)));
+      return bytes(static_cast<uint8_t>(narrow(kernels::kE5m2)));
     case hktFloat32:
-      return bytes(static_cast<float>(value));
+      return bytes(static_cast<float>(real));
     case hktFloat64:
-      return bytes(static_cast<double>(value));
+      return bytes(static_cast<double>(real));
     case hktComplex64:
     case hktComplex128: {
       const hktDataType_t part = type == hktComplex64 ? hktFloat32 : hktFloat64;
-      Bytes b = encoded(part, value + 1);  // 1, 2 + i, 3
-      const Bytes imaginary = encoded(part, value == 1 ? 1 : 0);
-      b.insert(b.end(), imaginary.begin(), imaginary.end());
+      Bytes b = number(part, real);
+      const Bytes second = number(part, imaginary);
+      b.insert(b.end(), second.begin(), second.end());
       return b;
     }
     default:
       break;
   }
-  const auto wide = static_cast<int64_t>(value);
+  const auto wide = static_cast<int64_t>(real);
   Bytes b(type_size(type));
   std::memcpy(b.data(), &wide, b.size());
   return b;
+}
+
+// The `value`-th of three elements: no fold of 8 of them needs a rounding or has a zero whose sign depends on the
+// order.
+Bytes encoded(hktDataType_t type, int value) {
+  if (type_class(type) == TypeClass::complex) return number(type, value + 1, value == 1 ? 1 : 0);  // 1, 2 + i, 3
+  return number(type, type == hktFloat8e5m2 ? std::min(value, 1) : value);
+}
+
+// What rank r's elements are multiplied by: exact, too, with 4 ranks.
+Bytes scalar_of(hktDataType_t type, int rank) { return number(type, 1 + rank % 2, rank % 2); }
+
+// User's operations on the bytes of an element, whatever its type. Commutative: each byte is added.
+void add_bytes(const void* left, const void* right, void* result, size_t count, hktDataType_t type, void* context) {
+  ++*static_cast<uint64_t*>(context);
+  const auto *a = static_cast<const uint8_t*>(left), *b = static_cast<const uint8_t*>(right);
+  for (size_t i = 0; i < count * type_size(type); ++i)
+    static_cast<uint8_t*>(result)[i] = static_cast<uint8_t>(a[i] + b[i]);
+}
+
+// Not commutative, but associative: pairs of bytes (a, b) stand for x -> a * x + b, which are put one into the other. A
+// byte alone is a pair of half bytes.
+void compose_maps(const void* left, const void* right, void* result, size_t count, hktDataType_t type, void* context) {
+  ++*static_cast<uint64_t*>(context);
+  const auto *l = static_cast<const uint8_t*>(left), *r = static_cast<const uint8_t*>(right);
+  auto* out = static_cast<uint8_t*>(result);
+  const size_t bytes = count * type_size(type);
+  if (type_size(type) == 1) {
+    for (size_t i = 0; i < bytes; ++i) {
+      const int a = l[i] & 15, b = l[i] >> 4, c = r[i] & 15, d = r[i] >> 4;
+      out[i] = static_cast<uint8_t>((a * c & 15) | ((a * d + b) & 15) << 4);
+    }
+    return;
+  }
+  for (size_t i = 0; i < bytes; i += 2) {
+    const int a = l[i], b = l[i + 1], c = r[i], d = r[i + 1];
+    out[i] = static_cast<uint8_t>(a * c);
+    out[i + 1] = static_cast<uint8_t>(a * d + b);
+  }
 }
 
 // The elements that ranks contribute, and their folds. Where nothing is folded they are any bytes. Where something is,
@@ -71,7 +109,7 @@ class Elements {
 
   size_t size() const { return size_; }
   void make(int rank, uint64_t block, uint64_t i, uint8_t* to) const {
-    if (reduces(t_.collective)) {
+    if (reduces(t_.collective) && t_.made <= OpKind::pre_mul_sum) {
       std::memcpy(to, codes_[value(rank, block, i)].data(), size_);
     } else {
       const uint64_t bits[2] = {hash(rank, block, i), hash(rank, block, ~i)};
@@ -79,6 +117,7 @@ class Elements {
     }
   }
   void fold(uint64_t block, uint64_t i, uint8_t* to) {
+    if (t_.made != OpKind::built_in) return fold_made(block, i, to);
     std::array<size_t, kValues> times{};  // how often there is each value
     for (int r = 0; r < n_; ++r) ++times[value(r, block, i)];
     Bytes& known = folds_[times[1] * (static_cast<size_t>(n_) + 1) + times[2]];
@@ -92,6 +131,25 @@ class Elements {
 
  private:
   static constexpr size_t kValues = 3;
+  // By an operation that was made, in the order of ranks.
+  void fold_made(uint64_t block, uint64_t i, uint8_t* to) const {
+    std::vector<Bytes> src;
+    for (int r = 0; r < n_; ++r) {
+      src.emplace_back(size_);
+      make(r, block, i, src.back().data());
+      if (t_.made == OpKind::pre_mul_sum)
+        src.back() = kernels::reference_scaled(t_.type, src.back(), scalar_of(t_.type, r).data());
+    }
+    if (t_.made == OpKind::pre_mul_sum) {
+      src[0] = kernels::reference({t_.type, hktSum, 1}, src);
+    } else {
+      uint64_t calls = 0;
+      for (size_t r = 1; r < src.size(); ++r)
+        (t_.made == OpKind::commutative ? add_bytes : compose_maps)(src[0].data(), src[r].data(), src[0].data(), 1,
+                                                                    t_.type, &calls);
+    }
+    std::memcpy(to, src[0].data(), size_);
+  }
   uint64_t hash(int rank, uint64_t block, uint64_t i) const {
     return scramble(scramble(scramble(t_.salt + 1) + static_cast<uint64_t>(rank) * 1000003 + block) + i);
   }
@@ -157,10 +215,24 @@ Status issue(Communicator& comm, const Trial& t, const Table& table, const void*
 
 }  // namespace
 
+Operation make_op(OpKind kind, hktDataType_t type, int rank, uint64_t* calls) {
+  Operation o;
+  o.kind = kind;
+  if (kind == OpKind::pre_mul_sum) {
+    o.type = type;
+    const Bytes scalar = scalar_of(type, rank);
+    std::copy(scalar.begin(), scalar.end(), o.scalar.begin());
+  } else {
+    o.fn = kind == OpKind::commutative ? add_bytes : compose_maps;
+    o.context = calls;
+  }
+  return o;
+}
+
 std::string to_string(const Trial& t) {
   return format("%s%s count %llu %s %s root %d salt %u%s", collective_name(t.collective), t.table ? "_v" : "",
-                static_cast<unsigned long long>(t.count), type_name(t.type), op_name(t.op), t.root, t.salt,
-                t.in_place ? " in place" : "");
+                static_cast<unsigned long long>(t.count), type_name(t.type),
+                operation_name(static_cast<uint32_t>(t.op)).c_str(), t.root, t.salt, t.in_place ? " in place" : "");
 }
 
 std::vector<Kind> all_kinds() {

@@ -16,10 +16,14 @@ struct Trial {
   bool in_place = false;
   int root = 0;
   hktDataType_t type = hktFloat32;
-  hktRedOp_t op = hktSum;
+  hktRedOp_t op = hktSum;  // as made by make_op() if `made` says so
+  OpKind made = OpKind::built_in;
   uint32_t salt = 0;    // other data, another table
   uint32_t guards = 1;  // elements around each buffer that must stay what they are
 };
+// The operations that a trial of this kind knows how to check. The user's read a counter as their context, which counts
+// the calls. Scalars differ between the ranks.
+Operation make_op(OpKind kind, hktDataType_t type, int rank, uint64_t* calls);
 std::string to_string(const Trial& trial);
 
 // The collectives that a communicator runs, but for barrier, with and without tables.

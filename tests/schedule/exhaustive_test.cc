@@ -127,8 +127,11 @@ void run_all(uint32_t most, const std::function<std::string(const Job&, const Pl
 }
 
 TEST(Exhaustive, every_planner_is_in_the_table_of_promises) {
-  for (const CatalogEntry& e : catalog())
-    EXPECT_NE(promise(e), nullptr) << collective_name(e.collective) << " " << e.name;
+  for (const CatalogEntry& e : catalog()) {
+    ASSERT_NE(promise(e), nullptr) << collective_name(e.collective) << " " << e.name;
+    EXPECT_EQ(e.folds_in_rank_order, reduces(e.collective) && promise(e)->order_is_rank)
+        << collective_name(e.collective) << " " << e.name;
+  }
 }
 
 TEST(Exhaustive, data_pass_in_and_out_of_place) {

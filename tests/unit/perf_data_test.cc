@@ -154,6 +154,8 @@ Number combine(const Kind& kind, Number a, Number b) {
       return Number(p || q);
     case hktLogicalXor:
       return Number(p != q);
+    case hktRedOpLast:
+      break;
   }
   return std::numeric_limits<double>::quiet_NaN();
 }

@@ -149,6 +149,8 @@ PerfData::Number PerfData::value(int rank, uint64_t i) const {
     case hktLogicalOr:
     case hktLogicalXor:
       return truth(k, d);
+    case hktRedOpLast:
+      break;
   }
   return 0;
 }
@@ -178,6 +180,8 @@ PerfData::Number PerfData::combined(Number a, Number b) const {
       return p || q ? 1 : 0;
     case hktLogicalXor:
       return p != q ? 1 : 0;
+    case hktRedOpLast:
+      break;
   }
   return 0;
 }
