@@ -1,8 +1,6 @@
-#include <unistd.h>
-
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "commands.h"
 #include "launch.h"
@@ -10,7 +8,6 @@
 #include "perf_run.h"
 
 namespace hocket::tool {
-
 namespace {
 
 int run_perf(const PerfFlags& flags) {
