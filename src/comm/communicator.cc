@@ -275,13 +275,13 @@ Error Communicator::out_of_order(const CatalogEntry& forced) {
 }
 
 Result<hktRedOp_t> Communicator::make_op(const Operation& operation) {
-  const Busy busy(in_call_);
+  const Busy busy(gate_);
   if (!busy.mine()) return refuse(false);
   return operations_.add(operation);
 }
 
 Status Communicator::destroy_op(hktRedOp_t op) {
-  const Busy busy(in_call_);
+  const Busy busy(gate_);
   if (!busy.mine() && !finalized_.load(std::memory_order_acquire))
     return error(hktInvalidUsage, "rank %d: a call that may use %s is running; destroy it afterwards", parts_.rank,
                  operation_name(static_cast<uint32_t>(op)).c_str());
