@@ -19,7 +19,7 @@ struct CirculantSteps {
 
   HKT_HD constexpr uint32_t rounds() const { return ceil_log2(n); }
   // s_k = ceil(n / 2^k), and the blocks of a message of round k.
-  HKT_HD constexpr uint32_t span(uint32_t k) const { return ((n - 1) >> k) + 1; }
+  HKT_HD constexpr uint32_t span(uint32_t k) const { return k < 32 ? ((n - 1) >> k) + 1 : 1; }
   HKT_HD constexpr uint32_t count(uint32_t k) const { return span(k) / 2; }
 
   // The fold: 2 steps per round, one more where n is odd. Round k uses link k of both tables. Partial folds lie in
