@@ -255,8 +255,8 @@ TEST(Operations, AreMadeAndDestroyed) {
                    {"hktRedOpDestroy", "1000"});
     EXPECT_EQ(hktRedOpDestroy(scaled, comm), hktSuccess) << hktGetLastError();
     expect_failure(hktRedOpDestroy(scaled, comm), hktInvalidArgument, {"hktRedOpDestroy", "has been destroyed"});
-    expect_failure(hktReduceScatter(x.data(), x.data() + 2000, 4, hktFloat32, scaled, comm, nullptr), hktInvalidArgument,
-                   {"op is " + std::to_string(scaled), "has been destroyed"});
+    expect_failure(hktReduceScatter(x.data(), x.data() + 2000, 4, hktFloat32, scaled, comm, nullptr),
+                   hktInvalidArgument, {"op is " + std::to_string(scaled), "has been destroyed"});
     hktRedOp_t next = hktSum;
     ASSERT_EQ(hktRedOpCreatePreMulSum(&next, &half, hktFloat32, comm), hktSuccess);
     EXPECT_NE(next, scaled) << "a handle was given out twice";
@@ -358,11 +358,10 @@ TEST(Cpp, Collectives) {
       comm.all_reduce(std::span(two), scaled);
       EXPECT_EQ(two, (std::vector<double>(2, 6)));
       comm.destroy(scaled);
-      const Op leftmost = comm.make_op(
-          [](const void* left, const void*, void* to, size_t count, hktDataType_t, void*) {
-            std::copy_n(static_cast<const double*>(left), count, static_cast<double*>(to));
-          },
-          Commutes::no);
+      const Op leftmost =
+          comm.make_op([](const void* left, const void*, void* to, size_t count, hktDataType_t,
+                          void*) { std::copy_n(static_cast<const double*>(left), count, static_cast<double*>(to)); },
+                       Commutes::no);
       two.assign(2, rank + 5);
       comm.all_reduce(std::span(two), leftmost);
       EXPECT_EQ(two, (std::vector<double>(2, 5)));
