@@ -164,17 +164,17 @@ class Group:
         return answer
 
     def best_drivers(self, case, size):
-        """Each party's fastest setting at this size: the median of short tries, taken in turns. Not the least, because
-        ranks that are not bound are sometimes lucky. A setting far behind after one try gets no other."""
+        """Each party's fastest setting at this size by the slowest of short tries, taken in turns: ranks that are not
+        bound are sometimes lucky for a while. A setting far behind after one try gets no other."""
         chosen, tries = {}, {party: {d: [] for d in self.drivers[party].values()} for party in PARTIES}
-        for _ in range(1 if size >= 4 * MIB else 3):
+        for _ in range(2 if size >= 4 * MIB else 4):
             for settings in tries.values():
                 leader = min((statistics.median(seen) for seen in settings.values() if seen), default=math.inf)
                 for driver, seen in settings.items():
                     if not seen or statistics.median(seen) <= HOPELESS * leader:
                         seen.append(self.measure(driver, case, size, self.options.ms / 2, 2)["p50_us"])
         for party, settings in tries.items():
-            chosen[party] = min(settings, key=lambda driver: statistics.median(settings[driver]))
+            chosen[party] = min(settings, key=lambda driver: max(settings[driver]))
         # The floor is what Hocket can reach where Hocket runs.
         chosen["floor"] = self.drivers["floor"][chosen["hocket"].setting]
         return chosen

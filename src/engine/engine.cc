@@ -288,17 +288,12 @@ Status Engine::run(const BoundPlan& plan, const Call& call) {
       if (waiter != nullptr) waiter->reclaim();
     }
   } unless_done{&waiter_};
-  HKT_TRY(finish(run));
-  unless_done.waiter = nullptr;
-  return {};
-}
-
-Status Engine::finish(Run& run) {
   if (!run.advance()) do
       HKT_TRY(waiter_.wait(run));
     while (!run.done());
   // A call ends only when all it pushed is out of this process: the caller may not come back for hours.
   if (waiter_.pumped()) HKT_TRY(waiter_.flush());
+  unless_done.waiter = nullptr;
   return {};
 }
 

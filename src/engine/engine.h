@@ -66,8 +66,6 @@ struct TraceEntry {
   uint32_t lane, round, step;
 };
 
-class Run;
-
 class Engine {
  public:
   explicit Engine(Waiter& waiter) : waiter_(waiter) {}
@@ -81,8 +79,6 @@ class Engine {
 
  private:
   friend class Run;
-  // Advances to the end and until all that was pushed has left.
-  Status finish(Run& run);
   // Room for the lanes, the widest step and the scratch of this call; allocates only when a larger one comes.
   void prepare(const BoundPlan& plan, const Shape& shape);
 
