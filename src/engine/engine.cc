@@ -122,7 +122,7 @@ unsigned char* Run::at(Buf b, uint64_t offset) const {
     case Buf::out:
       return static_cast<unsigned char*>(call_.out) + offset;
     case Buf::scratch:
-      return engine_.scratch_.data()->bytes + offset;
+      return reinterpret_cast<unsigned char*>(engine_.scratch_.data()) + offset;
   }
   return nullptr;
 }
