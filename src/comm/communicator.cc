@@ -51,14 +51,7 @@ Communicator::Communicator(Parts parts, ForkGuard guard, const select::Table& ta
     : parts_(std::move(parts)),
       guard_(std::move(guard)),
       watch_(parts_),
-      waiter_(
-          wait_policy(parts_.local_ranks, parts_.cpus), *parts_.bell, parts_.fence,
-          [this] {
-            std::vector<Transport*> list;
-            for (const auto& t : parts_.transports) list.push_back(t.get());
-            return list;
-          }(),
-          watch_),
+      waiter_(make_waiter(watch_)),
       engine_(waiter_),
       table_(table) {
   for (size_t type = 0; type < kernels_.size(); ++type)
@@ -256,11 +249,10 @@ void Communicator::announce(CallRecord& record, int64_t timeout_ms, const char* 
   for (const auto& t : parts_.transports) t->announce(record);
 }
 
-std::unique_ptr<Waiter> Communicator::make_waiter(Supervisor& supervisor) {
+Waiter Communicator::make_waiter(Supervisor& supervisor) const {
   std::vector<Transport*> transports;
   for (const auto& t : parts_.transports) transports.push_back(t.get());
-  return std::make_unique<Waiter>(wait_policy(parts_.local_ranks, parts_.cpus), *parts_.bell, parts_.fence, transports,
-                                  supervisor);
+  return {wait_policy(parts_.local_ranks, parts_.cpus), *parts_.bell, parts_.fence, transports, supervisor};
 }
 
 Error Communicator::out_of_order(const CatalogEntry& forced) {

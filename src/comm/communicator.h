@@ -112,7 +112,7 @@ class Communicator {
   Error refuse(bool mine) const;
   // The call that begins now gets its number and signature, and the peers hear of it.
   void announce(CallRecord& record, int64_t timeout_ms, const char* label);
-  std::unique_ptr<Waiter> make_waiter(Supervisor& supervisor);
+  Waiter make_waiter(Supervisor& supervisor) const;
   // Why an operation that is not commutative cannot run: HOCKET_ALGO.
   static Error out_of_order(const CatalogEntry& forced);
   Status bind(const CatalogEntry& planner, uint32_t root);

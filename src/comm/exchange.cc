@@ -160,7 +160,7 @@ Result<std::unique_ptr<Exchange>> Exchange::of_all(Communicator& comm, Meeting m
   record.collective = static_cast<uint32_t>(meeting);
   comm.announce(record, timeout_ms, nullptr);
   e->seal_ = record.signature;
-  e->waiter_ = comm.make_waiter(comm.watch_);
+  e->waiter_.emplace(comm.make_waiter(comm.watch_));
   e->narrow(everybody(comm.size()));
   return e;
 }
@@ -171,7 +171,7 @@ Result<std::unique_ptr<Exchange>> Exchange::of_some(Communicator& comm, std::vec
   HKT_TRY(e->admit());
   e->seal_ = mix(seal, comm.parts_.epoch);
   e->own_ = std::make_unique<OfSome>(comm, members, what, deadline);
-  e->waiter_ = comm.make_waiter(*e->own_);
+  e->waiter_.emplace(comm.make_waiter(*e->own_));
   e->narrow(std::move(members));
   return e;
 }

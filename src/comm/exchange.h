@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,7 @@ class Exchange {
   Communicator& comm_;
   Busy busy_;
   std::unique_ptr<Supervisor> own_;  // of an exchange of some; else the communicator's watch serves
-  std::unique_ptr<Waiter> waiter_;
+  std::optional<Waiter> waiter_;
   std::vector<int> members_;
   size_t me_ = 0;           // place in members_
   uint32_t seal_ = 0;       // in all signatures of this exchange

@@ -182,6 +182,32 @@ Kernel temporal_kernel() {
   return {&fold<E, Op, Stores::temporal>, &fold<E, Op, Stores::temporal>};
 }
 
+// What real floats of any size serve. Those of 8 bits are bounded by arithmetic.
+template <class E, class Op>
+Kernel float_kernel() {
+  if constexpr (sizeof(typename E::Stored) == 1) {
+    return temporal_kernel<E, Op>();
+  } else {
+    return kernel<E, Op>();
+  }
+}
+template <class E>
+Kernel float_kernel(hktRedOp_t op) {
+  switch (op) {
+    case hktSum:
+    case hktAvg:
+      return float_kernel<E, Sum<typename E::Work>>();
+    case hktProd:
+      return float_kernel<E, Prod>();
+    case hktMin:
+      return float_kernel<E, Min>();
+    case hktMax:
+      return float_kernel<E, Max>();
+    default:
+      return {};
+  }
+}
+
 // ---- Multiplication by one element
 
 template <class E, class Op>

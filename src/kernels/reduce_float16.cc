@@ -11,23 +11,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace hocket::kernels::HWY_NAMESPACE {
 
-template <class E>
-Kernel float_kernel(hktRedOp_t op) {
-  switch (op) {
-    case hktSum:
-    case hktAvg:
-      return kernel<E, Sum<float>>();
-    case hktProd:
-      return kernel<E, Prod>();
-    case hktMin:
-      return kernel<E, Min>();
-    case hktMax:
-      return kernel<E, Max>();
-    default:
-      return {};
-  }
-}
-
 Kernel find_float16_kernel(hktDataType_t type, hktRedOp_t op) {
   switch (type) {
     case hktFloat16:

@@ -146,13 +146,15 @@ struct Cost {
 // A planner is a plain struct with these members, all const and constexpr, no state but its parameters:
 //   static constexpr Collective collective;  static constexpr const char* name;
 //   uint32_t n;                                  // number of ranks (and root etc.)
-//   HKT_HD constexpr uint32_t chunks(Buf) const; // see Collective; scratch: 0 or a multiple of the number of size
-//   classes HKT_HD constexpr uint32_t lanes(uint32_t rank) const; HKT_HD constexpr uint32_t steps(uint32_t rank,
-//   uint32_t lane) const; HKT_HD constexpr Step step(uint32_t rank, uint32_t lane, uint32_t i) const; HKT_HD constexpr
-//   Dep dep(uint32_t rank, uint32_t lane, uint32_t i, uint32_t d) const; HKT_HD constexpr uint32_t links_in(uint32_t
-//   rank) const, links_out(uint32_t rank) const; HKT_HD constexpr Peer in(uint32_t rank, uint32_t k) const,
-//   out(uint32_t rank, uint32_t k) const; HKT_HD constexpr Cost cost(uint32_t rank) const; HKT_HD constexpr uint32_t
-//   message_blocks() const;  // the most blocks that one message of any rank carries
+//   HKT_HD constexpr uint32_t chunks(Buf) const; // see Collective; scratch: 0 or a multiple of the size classes
+//   HKT_HD constexpr uint32_t lanes(uint32_t rank) const;
+//   HKT_HD constexpr uint32_t steps(uint32_t rank, uint32_t lane) const;
+//   HKT_HD constexpr Step step(uint32_t rank, uint32_t lane, uint32_t i) const;
+//   HKT_HD constexpr Dep dep(uint32_t rank, uint32_t lane, uint32_t i, uint32_t d) const;
+//   HKT_HD constexpr uint32_t links_in(uint32_t rank) const, links_out(uint32_t rank) const;
+//   HKT_HD constexpr Peer in(uint32_t rank, uint32_t k) const, out(uint32_t rank, uint32_t k) const;
+//   HKT_HD constexpr Cost cost(uint32_t rank) const;
+//   HKT_HD constexpr uint32_t message_blocks() const;  // the most blocks that one message of any rank carries
 // The k-th message on a link is popped by the k-th pop of that link; every link is pushed by one lane and popped by one
 // lane.
 

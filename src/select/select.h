@@ -43,8 +43,7 @@ using hocket::kCollectives;
 using Table = std::array<std::array<Choice, kBuckets>, kCollectives>;
 
 // `algo` is HOCKET_ALGO: empty, or planner names separated by commas, each taking over the collectives that have one of
-// this name
-// ("ring" or "ring,chain"); an unknown name is an error that lists the known ones.
+// this name ("ring" or "ring,chain"); an unknown name is an error that lists the known ones.
 Result<Table> build(const Facts& facts, std::string_view algo);
 
 inline const Choice& lookup(const Table& table, Collective collective, uint64_t bytes) {

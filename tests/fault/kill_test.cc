@@ -9,11 +9,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/deadline.h"
 #include "hocket/hocket.h"
+#include "multiprocess/meeting_place.h"
 
 namespace hocket::test {
 namespace {
@@ -109,18 +111,16 @@ void kill_one(const char* transport, uint32_t seed) {
   const auto which = static_cast<uint32_t>(random() % Caller::kCollectives);
   const auto shm_before = listing("/dev/shm");
 
-  char dir[] = "/tmp/hocket-kill.XXXXXX";
-  ASSERT_NE(mkdtemp(dir), nullptr);
+  const MeetingPlace place;
+  ASSERT_TRUE(place.ok());
   std::vector<pid_t> pids;
   std::vector<int> pipes;
   for (int rank = 0; rank < n; ++rank) {
     int p[2];
     ASSERT_EQ(pipe(p), 0);
-    const std::string url =
-        "file://" + std::string(dir) + "/meet?rank=" + std::to_string(rank) + "&world_size=" + std::to_string(n);
     const pid_t pid = fork();
     ASSERT_GE(pid, 0);
-    if (pid == 0) rank_main(url, transport, Caller(which, count, n), p[1]);
+    if (pid == 0) rank_main(place.url(rank, n), transport, Caller(which, count, n), p[1]);
     close(p[1]);
     pids.push_back(pid);
     pipes.push_back(p[0]);
@@ -147,8 +147,9 @@ void kill_one(const char* transport, uint32_t seed) {
   }
   for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
   for (const int fd : pipes) close(fd);
-  unlink((std::string(dir) + "/meet").c_str());
-  EXPECT_EQ(rmdir(dir), 0) << "something is left in " << dir;
+  std::set<std::string> left = place.contents();
+  left.erase("meet");  // of the victim's job
+  EXPECT_EQ(left, std::set<std::string>{});
   EXPECT_EQ(listing("/dev/shm"), shm_before);
 }
 

@@ -19,6 +19,7 @@
 
 #include "hocket/hocket.h"
 #include "hocket/hocket.hpp"
+#include "multiprocess/meeting_place.h"
 
 namespace hocket::test {
 namespace {
@@ -34,8 +35,8 @@ struct Case {
 // Runs body(rank, world) in n processes of one job, each of which fails if an expectation in it does. `victim` is
 // expected to die by a signal.
 void run_job(int n, const Case& where, const std::function<void(int, hktComm_t)>& body, int victim = -1) {
-  char dir[] = "/tmp/hocket-communicators.XXXXXX";
-  ASSERT_NE(mkdtemp(dir), nullptr);
+  const MeetingPlace place;
+  ASSERT_TRUE(place.ok());
   std::vector<pid_t> pids;
   std::fflush(stdout);  // or each child would print it, too
   for (int rank = 0; rank < n; ++rank) {
@@ -43,13 +44,11 @@ void run_job(int n, const Case& where, const std::function<void(int, hktComm_t)>
     ASSERT_GE(pid, 0);
     if (pid == 0) {
       setenv("HOCKET_HOST_ID", ("host" + std::to_string(rank * where.hosts / n)).c_str(), 1);
-      const std::string url =
-          "file://" + std::string(dir) + "/meet?rank=" + std::to_string(rank) + "&world_size=" + std::to_string(n);
       hktConfig_t config = HKT_CONFIG_INITIALIZER;
       config.transport = where.transport;
       config.timeout_ms = 20'000;
       hktComm_t world = nullptr;
-      EXPECT_EQ(hktCommInitUrl(&world, url.c_str(), &config), hktSuccess) << hktGetLastError();
+      EXPECT_EQ(hktCommInitUrl(&world, place.url(rank, n).c_str(), &config), hktSuccess) << hktGetLastError();
       if (world != nullptr) body(rank, world);
       std::fflush(stdout);
       _exit(testing::Test::HasFailure() ? 1 : 0);
@@ -64,8 +63,6 @@ void run_job(int n, const Case& where, const std::function<void(int, hktComm_t)>
     else
       EXPECT_EQ(status, 0) << "rank " << rank;
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(dir, ignored);
 }
 
 hktComm_t must_split(hktComm_t parent, int color, int key = 0) {
@@ -376,13 +373,12 @@ TEST(Arguments, WhatIsWrongIsNamed) {
 }
 
 TEST(Wrapper, MakesThemToo) {
-  char dir[] = "/tmp/hocket-wrapper.XXXXXX";
-  ASSERT_NE(mkdtemp(dir), nullptr);
+  const MeetingPlace place;
+  ASSERT_TRUE(place.ok());
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 3; ++rank)
     threads.emplace_back([&, rank] {
-      auto world =
-          Communicator::from_url("file://" + std::string(dir) + "/meet?rank=" + std::to_string(rank) + "&world_size=3");
+      auto world = Communicator::from_url(place.url(rank, 3));
       auto child = world.split(rank == 2 ? HKT_SPLIT_NOCOLOR : 0, -rank);
       ASSERT_EQ(child.has_value(), rank != 2);
       if (child) {
@@ -399,8 +395,6 @@ TEST(Wrapper, MakesThemToo) {
       EXPECT_THROW(twin.barrier(), Failure);
     });
   for (std::thread& t : threads) t.join();
-  std::error_code ignored;
-  std::filesystem::remove_all(dir, ignored);
 }
 
 }  // namespace

@@ -8,10 +8,12 @@
 #include <cstdlib>
 #include <ctime>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "hocket/hocket.h"
+#include "multiprocess/meeting_place.h"
 
 namespace hocket::test {
 namespace {
@@ -44,8 +46,8 @@ void nap_ms(int64_t ms) {
 
 // Runs body(comm, rank) in n processes of one job and returns what each used.
 std::vector<Usage> run_job(int n, const char* transport, const std::function<Usage(hktComm_t, int)>& body) {
-  char dir[] = "/tmp/hocket-resources.XXXXXX";
-  EXPECT_NE(mkdtemp(dir), nullptr);
+  const MeetingPlace place;
+  EXPECT_TRUE(place.ok());
   std::vector<int> pipes;
   std::vector<pid_t> pids;
   for (int rank = 0; rank < n; ++rank) {
@@ -53,15 +55,13 @@ std::vector<Usage> run_job(int n, const char* transport, const std::function<Usa
     EXPECT_EQ(pipe(p), 0);
     const pid_t pid = fork();
     if (pid == 0) {
-      const std::string url =
-          "file://" + std::string(dir) + "/meet?rank=" + std::to_string(rank) + "&world_size=" + std::to_string(n);
       hktConfig_t config = HKT_CONFIG_INITIALIZER;
       config.transport = transport;
       hktComm_t comm = nullptr;
       Usage u;
       u.failed = 1;
       const int64_t before = resident_kib();
-      if (hktCommInitUrl(&comm, url.c_str(), &config) == hktSuccess) {
+      if (hktCommInitUrl(&comm, place.url(rank, n).c_str(), &config) == hktSuccess) {
         u = body(comm, rank);
         u.resident_kib -= before;
         (void)hktCommDestroy(comm);
@@ -83,7 +83,7 @@ std::vector<Usage> run_job(int n, const char* transport, const std::function<Usa
     close(pipes[r]);
   }
   for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
-  EXPECT_EQ(rmdir(dir), 0) << "something is left in " << dir;
+  EXPECT_EQ(place.contents(), std::set<std::string>{});
   return all;
 }
 
