@@ -44,7 +44,7 @@ class Exchange::OfSome final : public Supervisor {
                   "ranks in the same order and the same tag; rank %d has ranks %s",
                   what_, parts_.rank, blocked.mismatched.front(), parts_.rank, number_list(members_).c_str())});
     for (const int p : blocked.peers)
-      if (has_left(p, waiting, *parts_.route[static_cast<size_t>(p)]))
+      if (watch_.has_left(p, waiting))
         return watch_.fail(
             {hktRemoteError, p, 0,
              format("rank %d has destroyed its communicator, but rank %d waits for it in %s", p, parts_.rank, what_)});
@@ -146,7 +146,11 @@ class Exchange::Round final : public Waiting {
   bool head_sent_ = false, head_received_ = false, broken_ = false;
 };
 
-Exchange::Exchange(Communicator& comm) : comm_(comm), busy_(comm.gate_) {}
+Exchange::Exchange(Communicator& comm, std::unique_ptr<Supervisor> own)
+    : comm_(comm),
+      busy_(comm.gate_),
+      own_(std::move(own)),
+      waiter_(comm.make_waiter(own_ != nullptr ? *own_ : comm.watch_)) {}
 
 Status Exchange::admit() const {
   if (!busy_.mine() || comm_.guard_.in_child() || comm_.watch_.failed()) return comm_.refuse(busy_.mine());
@@ -154,24 +158,21 @@ Status Exchange::admit() const {
 }
 
 Result<std::unique_ptr<Exchange>> Exchange::of_all(Communicator& comm, Meeting meeting, int64_t timeout_ms) {
-  std::unique_ptr<Exchange> e(new Exchange(comm));
+  std::unique_ptr<Exchange> e(new Exchange(comm, nullptr));
   HKT_TRY(e->admit());
   CallRecord record;
   record.collective = static_cast<uint32_t>(meeting);
   comm.announce(record, timeout_ms, nullptr);
   e->seal_ = record.signature;
-  e->waiter_.emplace(comm.make_waiter(comm.watch_));
   e->narrow(everybody(comm.size()));
   return e;
 }
 
 Result<std::unique_ptr<Exchange>> Exchange::of_some(Communicator& comm, std::vector<int> members, uint64_t seal,
                                                     const char* what, Deadline deadline) {
-  std::unique_ptr<Exchange> e(new Exchange(comm));
+  std::unique_ptr<Exchange> e(new Exchange(comm, std::make_unique<OfSome>(comm, members, what, deadline)));
   HKT_TRY(e->admit());
   e->seal_ = mix(seal, comm.parts_.epoch);
-  e->own_ = std::make_unique<OfSome>(comm, members, what, deadline);
-  e->waiter_.emplace(comm.make_waiter(*e->own_));
   e->narrow(std::move(members));
   return e;
 }
@@ -191,7 +192,7 @@ Result<std::string> Exchange::swap(size_t to, size_t from, const std::string& mi
   HKT_ASSIGN(const Round::End in, end(from, comm_.recv_));
   Round round(out, in, signature_, mine);
   (void)round.poll();
-  while (!round.done()) HKT_TRY(waiter_->wait(round));
+  while (!round.done()) HKT_TRY(waiter_.wait(round));
   if (round.broken())
     return comm_.watch_.fail({hktRemoteError, in.rank, 0, format("rank %d sent what makes no sense", in.rank)});
   return round.take();
@@ -216,7 +217,7 @@ Result<std::vector<std::string>> Exchange::all_gather(const std::string& mine) {
             {hktRemoteError, members_[from], 0, format("rank %d sent what makes no sense", members_[from])});
     }
   }
-  HKT_TRY(waiter_->flush());
+  HKT_TRY(waiter_.flush());
   std::vector<std::string> all(n);
   for (size_t k = 0; k < n; ++k) all[(me_ + n - k) % n] = std::move(blocks[k]);
   return all;

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,14 +39,14 @@ class Exchange {
  private:
   class Round;
   class OfSome;
-  explicit Exchange(Communicator& comm);
+  Exchange(Communicator& comm, std::unique_ptr<Supervisor> own);
   Status admit() const;
   Result<std::string> swap(size_t to, size_t from, const std::string& mine);
 
   Communicator& comm_;
   Busy busy_;
   std::unique_ptr<Supervisor> own_;  // of an exchange of some; else the communicator's watch serves
-  std::optional<Waiter> waiter_;
+  Waiter waiter_;
   std::vector<int> members_;
   size_t me_ = 0;           // place in members_
   uint32_t seal_ = 0;       // in all signatures of this exchange

@@ -34,12 +34,6 @@ std::string ranks(const std::vector<int>& list) {
 
 }  // namespace
 
-bool has_left(int peer, const Waiting& waiting, const Transport& transport) {
-  if (!transport.left(peer)) return false;
-  const std::vector<int> still = waiting.blocked().peers;  // looked at after left(): what had come before is there
-  return std::binary_search(still.begin(), still.end(), peer);
-}
-
 std::string describe(const CallRecord& call) {
   switch (static_cast<Meeting>(call.collective)) {
     case Meeting::split:
@@ -103,6 +97,13 @@ Status Watch::look() {
   return {};
 }
 
+bool Watch::has_left(int peer, const Waiting& waiting) {
+  const Transport* t = parts_.route[static_cast<size_t>(peer)];
+  if (t == nullptr || !t->left(peer)) return false;
+  const Blocked still = waiting.blocked();  // looked at after left(): what had come before is there
+  return !find_fault() && !mismatch_seen(still) && std::binary_search(still.peers.begin(), still.peers.end(), peer);
+}
+
 std::optional<CallRecord> Watch::record_of(int peer) const {
   if (peer == parts_.rank) return call_;
   const Transport* t = parts_.route[static_cast<size_t>(peer)];
@@ -123,8 +124,7 @@ Status Watch::check(const Waiting& waiting) {
   if (mismatch_seen(blocked)) return fail(diagnose_mismatch(blocked));
 
   for (const int p : blocked.peers) {
-    Transport* t = parts_.route[static_cast<size_t>(p)];
-    if (t != nullptr && has_left(p, waiting, *t))
+    if (has_left(p, waiting))
       return fail({hktRemoteError, p, call_.seq,
                    format("rank %d has destroyed its communicator, but rank %d waits for it in %s", p, parts_.rank,
                           describe(call_).c_str())});

@@ -21,9 +21,6 @@ enum class Meeting : uint32_t { split = 0x100, dup, finalize };
 // "all_reduce(count 1024, float32, sum)" and the like.
 std::string describe(const CallRecord& call);
 
-// Has `peer`, which `waiting` waits for, left for good? Not if its last message came just before.
-bool has_left(int peer, const Waiting& waiting, const Transport& transport);
-
 class Watch final : public Supervisor {
  public:
   explicit Watch(Parts& parts) : parts_(parts), log_{parts.rank, parts.nranks} {}
@@ -40,6 +37,9 @@ class Watch final : public Supervisor {
   Status check(const Waiting& waiting) override;
   // Looks for faults without a wait (async error between calls).
   Status look();
+  // Has `peer`, which `waiting` waits for, left for good? Not if its last message came just before, and not if it had
+  // a reason that the next look finds: a fault, or calls that do not match.
+  bool has_left(int peer, const Waiting& waiting);
   // Keeps the fault if it is the first, tells all peers, and returns what is kept as an error. Any thread.
   Error fail(const Fault& fault) HKT_EXCLUDES(mutex_);
   // No later call may run: the first fault as an error, for calls after it.
