@@ -1,15 +1,58 @@
-// Busy: marks a communicator as in use by one thread for the time of a call. Without a lock: the second one is told.
+// Gate: who is at work on a communicator. One thread at a time, without a lock: a second one that calls is told, and
+// one that only moves data along goes away. It outlives the communicator, for threads that still have it on their list.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
+#include <cstdint>
+#include <memory>
 
 namespace hocket {
 
+class Operations;
+
+class Gate {
+ public:
+  // For a call. False: another thread is in one, or the gate has been closed for good.
+  bool enter() {
+    uint8_t seen = kFree;
+    if (state_.compare_exchange_strong(seen, kCall, std::memory_order_acquire, std::memory_order_relaxed)) [[likely]]
+      return true;
+    while (seen == kVisit) {  // it leaves soon: nothing in a visit blocks
+      sched_yield();
+      seen = kFree;
+      if (state_.compare_exchange_strong(seen, kCall, std::memory_order_acquire, std::memory_order_relaxed))
+        return true;
+    }
+    return false;
+  }
+  // To move data along, for as long as that takes. False: somebody is there already.
+  bool visit() {
+    uint8_t seen = kFree;
+    return state_.compare_exchange_strong(seen, kVisit, std::memory_order_acquire, std::memory_order_relaxed);
+  }
+  void leave() { state_.store(kFree, std::memory_order_release); }
+
+  // --- by whoever has entered or visits
+  Operations* operations = nullptr;  // of the communicator; null: none yet, or it has been destroyed
+
+  // --- any thread
+  std::atomic<const void*> thread{nullptr};  // the ThisThread whose waits move what is outstanding here
+  std::atomic<uint32_t> grouped{0};          // calls in groups that are still open
+  std::atomic<bool> destroyed{false};
+
+ private:
+  static constexpr uint8_t kFree = 0, kCall = 1, kVisit = 2;
+  std::atomic<uint8_t> state_{kFree};
+};
+
+// Marks a communicator as in use for the time of a call.
 class Busy {
  public:
-  explicit Busy(std::atomic_flag& flag) : flag_(flag), mine_(!flag.test_and_set(std::memory_order_acquire)) {}
+  explicit Busy(Gate& gate) : gate_(gate), mine_(gate.enter()) {}
   ~Busy() {
-    if (mine_) flag_.clear(std::memory_order_release);
+    if (mine_) gate_.leave();
   }
   Busy(const Busy&) = delete;
   Busy& operator=(const Busy&) = delete;
@@ -18,7 +61,7 @@ class Busy {
   void keep() { mine_ = false; }
 
  private:
-  std::atomic_flag& flag_;
+  Gate& gate_;
   bool mine_;
 };
 

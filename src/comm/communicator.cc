@@ -4,6 +4,8 @@
 
 #include "base/deadline.h"
 #include "base/types.h"
+#include "comm/operations.h"
+#include "comm/thread.h"
 #include "kernels/reduce_cpu.h"
 #include "schedule/lower.h"
 
@@ -89,9 +91,11 @@ Status Communicator::barrier(const CallOptions& options) {
 }
 
 Status Communicator::run(CallRecord& record, Call& call, const CallOptions& options) {
-  const Busy busy(in_call_);
+  const Busy busy(*gate_);
   if (!busy.mine() || guard_.in_child() || watch_.failed()) [[unlikely]]
     return refuse(busy.mine());
+  if ((attention | outstanding_ | uint32_t{options.request != nullptr}) != 0) [[unlikely]]
+    return queue(record, call, options);
 
   const select::Choice& choice =
       select::lookup(table_, static_cast<Collective>(record.collective), call.elems * call.elem_size);
@@ -186,7 +190,7 @@ Result<Link*> Communicator::link(Peer peer, std::map<uint64_t, Link>& table) {
 
 Code Communicator::async_error() {
   if (watch_.failed()) return watch_.code();
-  const Busy busy(in_call_);
+  const Busy busy(*gate_);
   if (busy.mine()) (void)watch_.look();  // a fault found stays in watch_
   return watch_.code();
 }

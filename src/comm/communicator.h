@@ -23,15 +23,22 @@
 
 namespace hocket {
 
+class Operations;
+struct Order;
+struct TransferSpec;
+
 struct CallOptions {
   int64_t timeout_ms = HKT_UNDEFINED;  // HKT_UNDEFINED: the communicator's; negative: never
   const char* label = nullptr;
+  hktRequest_t* request = nullptr;  // not null: the call returns at once and leaves a request here
 };
 
 class Communicator {
  public:
   // Takes over `parts`. An error: the selection cannot be built (HOCKET_ALGO), or memory for the fork guard is refused.
   static Result<std::unique_ptr<Communicator>> create(Parts parts);
+  // What is outstanding ends with an error, but small sends that were told to be done are sent.
+  ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -44,6 +51,10 @@ class Communicator {
   Status broadcast(const void* in, void* out, uint64_t count, hktDataType_t type, int root,
                    const CallOptions& options = {});
   Status barrier(const CallOptions& options = {});
+  // A send or receive of the user's.
+  Status transfer(const TransferSpec& spec, const CallOptions& options = {});
+  // A collective that is made of transfers: `record` has its Meeting, type and root, `parts` what this rank has to do.
+  Status exchange(const CallRecord& record, std::vector<TransferSpec> parts, const CallOptions& options = {});
 
   // Any thread.
   void abort() { watch_.abort(); }
@@ -57,10 +68,28 @@ class Communicator {
   void set_trace(std::vector<TraceEntry>* trace) { engine_.set_trace(trace); }
   const Parts& parts() const { return parts_; }
 
+  // --- for whoever has entered the gate
+  const std::shared_ptr<Gate>& gate() const { return gate_; }
+  // Why a call may not begin (`mine`: the gate has been entered), and a wait for what has been issued.
+  Status admit(bool mine) const;
+  Status admit_wait() const;
+  Operations& operations();  // made on first use
+  // Takes note of whether anything is outstanding: true if not.
+  bool settle();
+  // For waits of other kinds: moves what this thread has outstanding. Is there anything?
+  bool meanwhile();
+  bool busy_elsewhere() const;
+
  private:
   friend class Exchange;  // calls that are no plans
+  friend class Operations;
+  friend class PointToPoint;
   Communicator(Parts parts, ForkGuard guard, const select::Table& table);
   Status run(CallRecord& record, Call& call, const CallOptions& options);
+  // The same for a call that does not block, belongs to a group, or has others before it.
+  Status queue(const CallRecord& record, const Call& call, const CallOptions& options);
+  Status issue(Order&& order, const CallOptions& options);
+  Result<const BoundPlan*> prepare(const CallRecord& record, Call& call);
   // Why a call may not begin: another one is running (`mine` is false), a forked child, an earlier fault, finalize.
   Error refuse(bool mine) const;
   // The call that begins now gets its number and signature, and the peers hear of it.
@@ -81,13 +110,15 @@ class Communicator {
   std::optional<bool> stores_;                                       // what the last size that knows has found
   std::array<std::array<kernels::Kernel, kOps>, kTypes> kernels_{};  // by type and operation
   uint64_t seq_ = 0;
-  std::atomic_flag in_call_ = ATOMIC_FLAG_INIT;
-  std::atomic<bool> finalized_{false};  // and in_call_ stays set
+  uint32_t outstanding_ = 0;  // 1: operations_ has something to do
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+  std::atomic<bool> finalized_{false};  // and the gate stays entered
   // Links by (peer, tag), made on first use; nodes of a map stay where they are.
   std::map<uint64_t, Link> send_, recv_;
   // By planner (its place in the catalog), then by root (one for planners without); filled on first use, then only
   // read.
   std::vector<std::vector<std::unique_ptr<const BoundPlan>>> plans_;
+  std::unique_ptr<Operations> operations_;
 };
 
 }  // namespace hocket
