@@ -183,6 +183,8 @@ Result<Link*> Communicator::link(Peer peer, std::map<uint64_t, Link>& table) {
   Transport& t = *parts_.route[peer.rank];
   const int rank = static_cast<int>(peer.rank);
   Result<Link> made = &table == &send_ ? t.open_send(rank, peer.tag) : t.open_recv(rank, peer.tag);
+  // The peer may have gone because the communicator has failed: then that is the reason.
+  if (!made) HKT_TRY(watch_.look());
   // No memory or descriptor for it: the others would wait for this rank until their deadline.
   if (!made) return watch_.fail({made.error().code, parts_.rank, 0, std::move(made.error().text)});
   return &table.emplace(key, *made).first->second;
