@@ -8,7 +8,7 @@
  * - Counts are in elements and 64 bits wide. A count of 0 is valid and allows null buffers.
  * - sendbuf == recvbuf means in place; where one buffer is a block of the other, it is in place if it lies where that
  *   block does. Any other overlap is an invalid argument.
- * - Buffers belong to the caller; Hocket uses them until the call has returned.
+ * - Buffers belong to the caller; Hocket uses them until the call has returned or its request is done.
  * - After fork() a communicator is unusable in the child (hktInvalidUsage) and stays usable in the parent.
  */
 #ifndef HOCKET_HOCKET_H
@@ -127,7 +127,7 @@ typedef struct {
   uint32_t version;
   uint32_t reserved;     /* 0 */
   hktStream_t stream;    /* HKT_STREAM_HOST */
-  hktRequest_t* request; /* null: blocking */
+  hktRequest_t* request; /* null: blocking; else the call returns at once and leaves a request here */
   int64_t timeout_ms;    /* HKT_UNDEFINED: the communicator's */
   const char* label;     /* shown in errors and logs; may be null */
 } hktCallOptions_t;
@@ -198,14 +198,14 @@ HKT_API hktResult_t hktCommDestroy(hktComm_t comm);
  * `type`, read now, and need not be equal on all ranks; the operation takes this type only. */
 HKT_API hktResult_t hktRedOpCreatePreMulSum(hktRedOp_t* op, const void* scalar, hktDataType_t type, hktComm_t comm);
 /* result[i] = left[i] op right[i] for i < count. `result` may be `left` or `right`, and is no other part of them.
- * Called on the thread of the collective, as often as it takes, with pieces of the vector aligned to their elements if
- * the buffers are. Must not call Hocket with this communicator, nor throw. */
+ * Called on the thread that makes the collective or waits for anything, as often as it takes, with pieces of the vector
+ * aligned to their elements if the buffers are. Must not call Hocket, nor throw. */
 typedef void (*hktReduceFn)(const void* left, const void* right, void* result, size_t count, hktDataType_t type,
                             void* context);
 /* Takes every type. The operation has to be associative. commutative 0: operands are folded in the order of ranks, in
  * whatever brackets. `context` is passed through and lives until the operation is destroyed. */
 HKT_API hktResult_t hktRedOpCreate(hktRedOp_t* op, hktReduceFn fn, int commutative, void* context, hktComm_t comm);
-/* Not while a call of the communicator runs. */
+/* Not while a call of the communicator runs, nor with calls that use it outstanding or in an open group. */
 HKT_API hktResult_t hktRedOpDestroy(hktRedOp_t op, hktComm_t comm);
 
 /* Collectives. */
@@ -251,6 +251,49 @@ HKT_API hktResult_t hktAllGatherV(const void* sendbuf, void* recvbuf, const size
 HKT_API hktResult_t hktReduceScatterV(const void* sendbuf, void* recvbuf, const size_t* counts, const size_t* displs,
                                       hktDataType_t type, hktRedOp_t op, hktComm_t comm,
                                       const hktCallOptions_t* options);
+
+/* Non-blocking calls: every call that takes hktCallOptions_t, with options.request. Counts, labels and tables are
+ * copied; buffers are Hocket's until the request is done. Any number may be outstanding. Collectives of a communicator
+ * are carried out one after the other in the order of issue, point-to-point messages beside them. They go on while this
+ * thread is in a call: whoever waits for or tests one request, or makes a blocking call, moves all that it has
+ * outstanding on all communicators. Requests may be finished in any order. */
+/* Both free a request that is done, return its result and set *request to null. A request that has been finished
+ * already, or is null, is hktInvalidArgument. */
+HKT_API hktResult_t hktRequestTest(hktRequest_t* request, int* done); /* not done: *done = 0, hktSuccess */
+HKT_API hktResult_t hktRequestWait(hktRequest_t* request);
+
+/* Point-to-point. The n-th send to a rank with a tag >= 0 meets its n-th receive from this rank with that tag; a rank
+ * may send to itself. Up to 64 KiB a send never waits for its receive. The receive may be longer than the message; a
+ * message that is longer or of another type is dropped and an error of the receive (hktInvalidUsage). */
+HKT_API hktResult_t hktSend(const void* buf, size_t count, hktDataType_t type, int peer, int tag, hktComm_t comm,
+                            const hktCallOptions_t* options);
+HKT_API hktResult_t hktRecv(void* buf, size_t count, hktDataType_t type, int peer, int tag, hktComm_t comm,
+                            const hktCallOptions_t* options);
+
+/* Groups, one per thread, which may be nested: calls between start and end, on any communicators, are only noted and
+ * are issued together at the outermost end, which waits for all of them, or yields one request for all
+ * (options.request). Point-to-point calls of a group may be in any order. A call that fails inside a group is an error
+ * of its end, which then issues nothing. A communicator with calls in an open group cannot be split, finalized or
+ * destroyed. */
+HKT_API hktResult_t hktGroupStart(void);
+HKT_API hktResult_t hktGroupEnd(const hktCallOptions_t* options);
+
+/* Collectives whose blocks only their two ranks know. Counts and displs are in elements, by rank; displs null: packed.
+ * That a rank sends another one more or less than that expects is hktMismatch on all ranks. */
+/* Block r of sendbuf goes to rank r. Not in place. */
+HKT_API hktResult_t hktAllToAllV(const void* sendbuf, const size_t* sendcounts, const size_t* sdispls, void* recvbuf,
+                                 const size_t* recvcounts, const size_t* rdispls, hktDataType_t type, hktComm_t comm,
+                                 const hktCallOptions_t* options);
+/* Block r of the root's recvbuf = sendbuf of rank r. recvbuf, recvcounts and displs are the root's alone. In place on
+ * the root: sendbuf is its own block. */
+HKT_API hktResult_t hktGatherV(const void* sendbuf, size_t sendcount, void* recvbuf, const size_t* recvcounts,
+                               const size_t* displs, hktDataType_t type, int root, hktComm_t comm,
+                               const hktCallOptions_t* options);
+/* recvbuf = block of this rank in the root's sendbuf. sendbuf, sendcounts and displs are the root's alone. In place on
+ * the root: recvbuf is its own block. */
+HKT_API hktResult_t hktScatterV(const void* sendbuf, const size_t* sendcounts, const size_t* displs, void* recvbuf,
+                                size_t recvcount, hktDataType_t type, int root, hktComm_t comm,
+                                const hktCallOptions_t* options);
 
 #ifdef __cplusplus
 }

@@ -84,6 +84,61 @@ struct Config {
   std::string transport;                       // "auto", "shm", "tcp"; empty: HOCKET_TRANSPORT or auto
 };
 
+// A call that has been started and not waited for. Movable; the buffers are Hocket's until it is done, so one that is
+// destroyed before waits, and keeps what it then learns to itself.
+class Request {
+ public:
+  Request() = default;
+  explicit Request(hktRequest_t request) : request_(request) {}
+  Request(Request&& other) noexcept : request_(std::exchange(other.request_, nullptr)) {}
+  Request& operator=(Request&& other) noexcept {
+    std::swap(request_, other.request_);
+    return *this;
+  }
+  ~Request() {
+    if (request_ != nullptr) (void)hktRequestWait(&request_);
+  }
+  // It has not been found done yet.
+  explicit operator bool() const noexcept { return request_ != nullptr; }
+  void wait() { check(hktRequestWait(&request_)); }
+  bool test() {
+    int done = 0;
+    check(hktRequestTest(&request_, &done));
+    return done != 0;
+  }
+
+ private:
+  hktRequest_t request_ = nullptr;
+};
+
+// Calls of this thread between its construction and end() are issued together; see hktGroupStart. Without an end()
+// (an exception, say) they are issued, waited for, and what goes wrong is not told.
+class Group {
+ public:
+  Group() { check(hktGroupStart()); }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  ~Group() {
+    if (open_) (void)hktGroupEnd(nullptr);
+  }
+  void end() {
+    open_ = false;
+    check(hktGroupEnd(nullptr));
+  }
+  // Does not wait.
+  Request start() {
+    open_ = false;
+    hktRequest_t request = nullptr;
+    hktCallOptions_t options = HKT_CALL_OPTIONS_INITIALIZER;
+    options.request = &request;
+    check(hktGroupEnd(&options));
+    return Request(request);
+  }
+
+ private:
+  bool open_ = true;
+};
+
 // Owns a communicator. Movable. One thread at a time; abort() and async_error() from any.
 class Communicator {
  public:
@@ -264,6 +319,35 @@ class Communicator {
                             type_of<T>(), static_cast<hktRedOp_t>(op), comm_, nullptr));
   }
 
+  // Messages; see hktSend. The start_ ones do not wait.
+  template <class T, std::size_t N>
+  void send(std::span<const T, N> data, int peer, int tag = 0) {
+    check(hktSend(data.data(), data.size(), type_of<T>(), peer, tag, comm_, nullptr));
+  }
+  template <class T, std::size_t N>
+  void recv(std::span<T, N> data, int peer, int tag = 0) {
+    check(hktRecv(data.data(), data.size(), type_of<T>(), peer, tag, comm_, nullptr));
+  }
+  template <class T, std::size_t N>
+  Request start_send(std::span<const T, N> data, int peer, int tag = 0) {
+    return start([&](const hktCallOptions_t* o) {
+      return hktSend(data.data(), data.size(), type_of<T>(), peer, tag, comm_, o);
+    });
+  }
+  template <class T, std::size_t N>
+  Request start_recv(std::span<T, N> data, int peer, int tag = 0) {
+    return start([&](const hktCallOptions_t* o) {
+      return hktRecv(data.data(), data.size(), type_of<T>(), peer, tag, comm_, o);
+    });
+  }
+  // In place.
+  template <class T, std::size_t N>
+  Request start_all_reduce(std::span<T, N> data, Op op) {
+    return start([&](const hktCallOptions_t* o) {
+      return hktAllReduce(data.data(), data.data(), data.size(), type_of<T>(), static_cast<hktRedOp_t>(op), comm_, o);
+    });
+  }
+
   void abort() { check(hktCommAbort(comm_)); }
   hktResult_t async_error() const {
     hktResult_t async = hktSuccess;
@@ -302,6 +386,14 @@ class Communicator {
                                               " reaches past the buffer's " + std::to_string(has) + " elements");
       if (displs.empty()) end += counts[r];
     }
+  }
+  template <class Call>
+  static Request start(Call&& call) {
+    hktRequest_t request = nullptr;
+    hktCallOptions_t options = HKT_CALL_OPTIONS_INITIALIZER;
+    options.request = &request;
+    check(call(&options));
+    return Request(request);
   }
   template <class Init>
   static Communicator make(const Config& config, Init&& init) {

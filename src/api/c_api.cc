@@ -3,23 +3,20 @@
 #include "api/handle.h"
 
 namespace hocket {
-namespace {
 
-// Not null.
 Status read_options(const char* function, const hktCallOptions_t* options, CallOptions& o) {
   if (options->size < sizeof(hktCallOptions_t) || options->version / 10000 != HKT_MAJOR || options->reserved != 0)
     return error(hktInvalidArgument, "%s: options were not initialised with HKT_CALL_OPTIONS_INITIALIZER", function);
   if (options->stream != HKT_STREAM_HOST)
     return error(hktInvalidUsage, "%s: options.stream: this build works on host memory only; use HKT_STREAM_HOST",
                  function);
-  if (options->request != nullptr)
-    return error(hktInvalidUsage,
-                 "%s: options.request: non-blocking calls are not available in version %d.%d; use null", function,
-                 HKT_MAJOR, HKT_MINOR);
   o.timeout_ms = options->timeout_ms;
   o.label = options->label;
+  o.request = options->request;
   return {};
 }
+
+namespace {
 
 // What every collective of equal blocks checks. `root` is of no meaning for those without one.
 template <Collective kCollective>

@@ -11,6 +11,7 @@
 #include "base/types.h"
 #include "comm/bringup.h"
 #include "comm/children.h"
+#include "comm/thread.h"
 
 namespace hocket {
 namespace {
@@ -81,6 +82,7 @@ hktResult_t derive(const char* function, hktComm_t parent, hktComm_t* comm, cons
 }  // namespace
 
 hktResult_t fail(Error e) {
+  group_fail(e);
   last_error = std::move(e.text);
   return e.code;
 }
@@ -257,6 +259,9 @@ hktResult_t hktCommAbort(hktComm_t comm) {
 hktResult_t hktCommDestroy(hktComm_t comm) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktCommDestroy", comm));
+    if (comm->comm->gate()->grouped.load(std::memory_order_relaxed) != 0)
+      return error(hktInvalidUsage,
+                   "hktCommDestroy: the communicator has calls in a group that is open; call hktGroupEnd first");
     static std::mutex mutex;
     static hktComm* destroyed = nullptr;
     // Its last goodbye may take a while, during which other threads destroy theirs.

@@ -42,6 +42,8 @@ inline Status check_comm(const char* function, hktComm_t comm) {
   if (!usable(comm)) return unusable(function, comm);
   return {};
 }
+// `options` is not null.
+Status read_options(const char* function, const hktCallOptions_t* options, CallOptions& o);
 Status check_pointer(const char* function, const char* name, const void* p);
 
 }  // namespace hocket

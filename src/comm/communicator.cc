@@ -5,6 +5,8 @@
 
 #include "base/deadline.h"
 #include "base/types.h"
+#include "comm/outstanding.h"
+#include "comm/thread.h"
 #include "kernels/reduce_cpu.h"
 #include "schedule/collective.h"
 #include "schedule/lower.h"
@@ -92,7 +94,8 @@ Communicator::Order Communicator::order(Collective collective, const BlockData& 
 Status Communicator::set_op(Order& order, hktRedOp_t op) const {
   order.record.op = static_cast<uint32_t>(op);
   if (is_handle(order.record.op)) [[unlikely]] {
-    HKT_ASSIGN(const Operation made, operations_.find(op));
+    HKT_ASSIGN(order.op, operations_.find(op));
+    const Operation& made = *order.op;
     const auto type = static_cast<hktDataType_t>(order.record.type);
     if (made.kind != OpKind::pre_mul_sum) {
       order.call.combine = made.fn;
@@ -129,91 +132,90 @@ Status Communicator::all_reduce(const void* in, void* out, uint64_t count, hktDa
                                 const CallOptions& options) {
   Order o = order(Collective::all_reduce, Data{in, out, count, type});
   HKT_TRY(set_op(o, op));
-  return run(o.record, o.call, options);
+  return run(o, options);
 }
 
 Status Communicator::broadcast(const void* in, void* out, uint64_t count, hktDataType_t type, int root,
                                const CallOptions& options) {
   Order o = order(Collective::broadcast, Data{in, out, count, type});
   set_root(o, root);
-  return run(o.record, o.call, options);
+  return run(o, options);
 }
 
 Status Communicator::barrier(const CallOptions& options) {
-  CallRecord record;
-  record.collective = static_cast<uint32_t>(Collective::barrier);
-  Call call;
-  return run(record, call, options);
+  Order o;
+  o.record.collective = static_cast<uint32_t>(Collective::barrier);
+  return run(o, options);
 }
 
 Status Communicator::reduce(const Data& data, hktRedOp_t op, int root, const CallOptions& options) {
   Order o = order(Collective::reduce, data);
   HKT_TRY(set_op(o, op));
   set_root(o, root);
-  return run(o.record, o.call, options);
+  return run(o, options);
 }
 
 Status Communicator::all_gather(const Data& data, const CallOptions& options) {
   Order o = order(Collective::all_gather, data);
-  return run(o.record, o.call, options);
+  return run(o, options);
 }
 
 Status Communicator::reduce_scatter(const Data& data, hktRedOp_t op, const CallOptions& options) {
   Order o = order(Collective::reduce_scatter, data);
   HKT_TRY(set_op(o, op));
-  return run(o.record, o.call, options);
+  return run(o, options);
 }
 
 Status Communicator::all_to_all(const Data& data, const CallOptions& options) {
   Order o = order(Collective::all_to_all, data);
-  return run(o.record, o.call, options);
+  return run(o, options);
 }
 
 Status Communicator::gather(const Data& data, int root, const CallOptions& options) {
   Order o = order(Collective::gather, data);
   set_root(o, root);
-  return run(o.record, o.call, options);
+  return run(o, options);
 }
 
 Status Communicator::scatter(const Data& data, int root, const CallOptions& options) {
   Order o = order(Collective::scatter, data);
   set_root(o, root);
-  return run(o.record, o.call, options);
+  return run(o, options);
 }
 
 Status Communicator::all_gather_v(const BlockData& data, const CallOptions& options) {
   Order o = order(Collective::all_gather, data);
-  return run(o.record, o.call, options);
+  return run(o, options);
 }
 
 Status Communicator::reduce_scatter_v(const BlockData& data, hktRedOp_t op, const CallOptions& options) {
   Order o = order(Collective::reduce_scatter, data);
   HKT_TRY(set_op(o, op));
-  return run(o.record, o.call, options);
+  return run(o, options);
 }
 
-Status Communicator::run(CallRecord& record, Call& call, const CallOptions& options) {
-  const Busy busy(gate_);
+Status Communicator::run(Order& order, const CallOptions& options) {
+  const Busy busy(*gate_);
   if (!busy.mine() || guard_.in_child() || watch_.failed()) [[unlikely]]
     return refuse(busy.mine());
+  if ((attention | pending_ | uint32_t{options.request != nullptr}) != 0) [[unlikely]]
+    return queue(order, options);
 
+  CallRecord& record = order.record;
+  Call& call = order.call;
   const uint64_t bytes = selected_by(record, call.elem_size);
   const select::Choice& choice = select::lookup(table_, static_cast<Collective>(record.collective), bytes);
-  const CatalogEntry* planner = choice.planner;
-  if (op_kind(record.op) == OpKind::in_rank_order) [[unlikely]] {
-    if (choice.in_rank_order == nullptr) return out_of_order(*planner);
-    planner = choice.in_rank_order;
-  }
-  const std::unique_ptr<const BoundPlan>& slot =
-      plans_[static_cast<size_t>(planner - catalog().data())][planner->rooted ? record.root : 0];
+  const CatalogEntry* const planner = planner_of(choice, record.op);
+  if (planner == nullptr) [[unlikely]]
+    return out_of_order(*choice.planner);
+  const std::unique_ptr<const BoundPlan>& slot = plan(*planner, record.root);
   if (slot == nullptr) [[unlikely]]
     HKT_TRY(bind(*planner, record.root));
   const BoundPlan& plan = *slot;
 
   announce(record, options.timeout_ms != HKT_UNDEFINED ? options.timeout_ms : parts_.timeout_ms, options.label);
   call.signature = record.signature;
-  call.round_elems = plan.round_elems[static_cast<size_t>(std::countr_zero(call.elem_size))];
-  call.out_stores = choice.stream_out ? kernels::Stores::streaming : kernels::Stores::temporal;
+  fit(call, plan, choice);
   if (!choice.learn_stores) return engine_.run(plan, call);
 
   std::unique_ptr<Learners>& learners = learners_[record.collective];
@@ -267,13 +269,13 @@ Error Communicator::out_of_order(const CatalogEntry& forced) {
 }
 
 Result<hktRedOp_t> Communicator::make_op(const Operation& operation) {
-  const Busy busy(gate_);
+  const Busy busy(*gate_);
   if (!busy.mine()) return refuse(false);
   return operations_.add(operation);
 }
 
 Status Communicator::destroy_op(hktRedOp_t op) {
-  const Busy busy(gate_);
+  const Busy busy(*gate_);
   if (!busy.mine() && !finalized_.load(std::memory_order_acquire))
     return error(hktInvalidUsage, "rank %d: a call that may use %s is running; destroy it afterwards", parts_.rank,
                  operation_name(static_cast<uint32_t>(op)).c_str());
@@ -312,6 +314,8 @@ Result<Link*> Communicator::link(Peer peer, std::map<uint64_t, Link>& table) {
   Transport& t = *parts_.route[peer.rank];
   const int rank = static_cast<int>(peer.rank);
   Result<Link> made = &table == &send_ ? t.open_send(rank, peer.tag) : t.open_recv(rank, peer.tag);
+  // The peer may have gone because the communicator has failed: then that is the reason.
+  if (!made) HKT_TRY(watch_.look());
   // No memory or descriptor for it: the others would wait for this rank until their deadline.
   if (!made) return watch_.fail({made.error().code, parts_.rank, 0, std::move(made.error().text)});
   return &table.emplace(key, *made).first->second;
@@ -319,10 +323,8 @@ Result<Link*> Communicator::link(Peer peer, std::map<uint64_t, Link>& table) {
 
 Code Communicator::async_error() {
   if (watch_.failed()) return watch_.code();
-  if (gate_.visit()) {    // a call that comes now waits; one that is under way looks itself
-    (void)watch_.look();  // a fault found stays in watch_
-    gate_.leave();
-  }
+  const Visit visit(*gate_);              // a call that comes now waits; one that is under way looks itself
+  if (visit.mine()) (void)watch_.look();  // a fault found stays in watch_
   return watch_.code();
 }
 

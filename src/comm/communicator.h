@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,9 +25,14 @@
 
 namespace hocket {
 
+class Outstanding;
+struct Task;
+struct TransferSpec;
+
 struct CallOptions {
   int64_t timeout_ms = HKT_UNDEFINED;  // HKT_UNDEFINED: the communicator's; negative: never
   const char* label = nullptr;
+  hktRequest_t* request = nullptr;  // not null: the call returns at once and leaves a request here
 };
 
 // The data of a call. `count` is in elements: of the vector; where there is a block for each rank, of a block.
@@ -51,6 +57,8 @@ class Communicator {
  public:
   // Takes over `parts`. An error: the selection cannot be built (HOCKET_ALGO), or memory for the fork guard is refused.
   static Result<std::unique_ptr<Communicator>> create(Parts parts);
+  // What is outstanding ends with an error, but small sends that were told to be done are sent.
+  ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -69,13 +77,17 @@ class Communicator {
   Status all_to_all(const Data& data, const CallOptions& options = {});
   Status gather(const Data& data, int root, const CallOptions& options = {});
   Status scatter(const Data& data, int root, const CallOptions& options = {});
-  // The tables are compared between the ranks. They are read until the call has returned.
+  // The tables are compared between the ranks. Nothing reads them once the call has returned.
   Status all_gather_v(const BlockData& data, const CallOptions& options = {});
   Status reduce_scatter_v(const BlockData& data, hktRedOp_t op, const CallOptions& options = {});
+  // A send or receive of the user's.
+  Status transfer(const TransferSpec& spec, const CallOptions& options = {});
+  // A collective that is made of transfers: `record` has its Meeting, type and root, `parts` what this rank has to do.
+  Status exchange(const CallRecord& record, std::vector<TransferSpec> parts, const CallOptions& options = {});
 
   // Operations of the caller's own, for calls of this communicator. Nothing is sent.
   Result<hktRedOp_t> make_op(const Operation& operation);
-  // An error while a call runs.
+  // An error while a call runs, or one that uses it is outstanding or in an open group.
   Status destroy_op(hktRedOp_t op);
 
   // Any thread. Not in a forked child, whose sockets and memory are those of the parent's communicator.
@@ -92,12 +104,27 @@ class Communicator {
   void set_trace(std::vector<TraceEntry>* trace) { engine_.set_trace(trace); }
   const Parts& parts() const { return parts_; }
 
+  // --- for whoever has entered the gate
+  const std::shared_ptr<Gate>& gate() const { return gate_; }
+  // Why a call may not begin (`mine`: the gate has been entered), and a wait for what has been issued.
+  Status admit(bool mine) const;
+  Status admit_wait() const;
+  Outstanding& outstanding();  // made on first use
+  // Takes note of whether anything is outstanding: true if not.
+  bool settle();
+  // For waits of other kinds: moves what this thread has outstanding. Is there anything?
+  bool meanwhile();
+  bool busy_elsewhere() const;
+
  private:
   friend class Exchange;  // calls that are no plans
+  friend class Outstanding;
+  friend class PointToPoint;
   // A call as its caller put it, on its way to run().
   struct Order {
     CallRecord record;
     Call call;
+    std::shared_ptr<const Operation> op;  // the program's own, if it is one
   };
   static Order order(Collective collective, const Data& data);
   Order order(Collective collective, const BlockData& data) const;
@@ -107,7 +134,10 @@ class Communicator {
   // nccl-tests counts. They follow from the record and so are the same on all ranks that make the same call.
   uint64_t selected_by(const CallRecord& record, uint32_t elem_size) const;
   Communicator(Parts parts, ForkGuard guard, const select::Table& table);
-  Status run(CallRecord& record, Call& call, const CallOptions& options);
+  Status run(Order& order, const CallOptions& options);
+  // The same for a call that does not block, belongs to a group, or has others before it.
+  Status queue(Order& order, const CallOptions& options);
+  Status issue(Task&& task, const CallOptions& options);
   // Why a call may not begin: another one is running (`mine` is false), a forked child, an earlier fault, finalize.
   Error refuse(bool mine) const;
   // The call that begins now gets its number and signature, and the peers hear of it.
@@ -115,6 +145,19 @@ class Communicator {
   Waiter make_waiter(Supervisor& supervisor) const;
   // Why an operation that is not commutative cannot run: HOCKET_ALGO.
   static Error out_of_order(const CatalogEntry& forced);
+  // Null: out_of_order().
+  static const CatalogEntry* planner_of(const select::Choice& choice, uint32_t op) {
+    return op_kind(op) == OpKind::in_rank_order ? choice.in_rank_order : choice.planner;
+  }
+  // Null: to be bound.
+  const std::unique_ptr<const BoundPlan>& plan(const CatalogEntry& planner, uint32_t root) const {
+    return plans_[static_cast<size_t>(&planner - catalog().data())][planner.rooted ? root : 0];
+  }
+  // What `call` needs to know of its plan.
+  static void fit(Call& call, const BoundPlan& plan, const select::Choice& choice) {
+    call.round_elems = plan.round_elems[static_cast<size_t>(std::countr_zero(call.elem_size))];
+    call.out_stores = choice.stream_out ? kernels::Stores::streaming : kernels::Stores::temporal;
+  }
   Status bind(const CatalogEntry& planner, uint32_t root);
   Result<Link*> link(Peer peer, std::map<uint64_t, Link>& table);
 
@@ -131,13 +174,15 @@ class Communicator {
   std::array<std::array<kernels::Kernel, kOps>, kTypes> kernels_{};  // by type and operation
   Operations operations_;
   uint64_t seq_ = 0;
-  Gate gate_;
-  std::atomic<bool> finalized_{false};  // and gate_ stays closed
+  uint32_t pending_ = 0;  // 1: outstanding_ has something to do
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+  std::atomic<bool> finalized_{false};  // and the gate stays entered
   // Links by (peer, tag), made on first use; nodes of a map stay where they are.
   std::map<uint64_t, Link> send_, recv_;
   // By planner (its place in the catalog), then by root (one for planners without); filled on first use, then only
   // read.
   std::vector<std::vector<std::unique_ptr<const BoundPlan>>> plans_;
+  std::unique_ptr<Outstanding> outstanding_;
 };
 
 }  // namespace hocket

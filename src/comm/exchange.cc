@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "comm/outstanding.h"
 #include "comm/pack.h"
 #include "comm/roster.h"
 
@@ -74,13 +75,15 @@ class Exchange::Round final : public Waiting {
     Link* link;
     int rank;
   };
-  Round(End to, End from, uint32_t signature, const std::string& out)
-      : to_(to), from_(from), signature_(signature), out_(out) {}
+  Round(Communicator& comm, uint32_t signature, End to, End from, const std::string& out)
+      : comm_(comm), signature_(signature), to_(to), from_(from), out_(out) {}
 
   bool poll() override {
     const bool sent = send(), received = receive();
+    (void)comm_.meanwhile();
     return sent || received;
   }
+  bool elsewhere() const override { return comm_.busy_elsewhere(); }
   Blocked blocked() const override {
     Blocked b;
     if (!received() && !from_.link->pop_ready(signature_)) {
@@ -138,8 +141,9 @@ class Exchange::Round final : public Waiting {
     return moved;
   }
 
-  const End to_, from_;
+  Communicator& comm_;
   const uint32_t signature_;
+  const End to_, from_;
   const std::string& out_;
   std::string in_;
   uint64_t sent_ = 0, received_ = 0;
@@ -148,18 +152,26 @@ class Exchange::Round final : public Waiting {
 
 Exchange::Exchange(Communicator& comm, std::unique_ptr<Supervisor> own)
     : comm_(comm),
-      busy_(comm.gate_),
+      busy_(*comm.gate_),
       own_(std::move(own)),
       waiter_(comm.make_waiter(own_ != nullptr ? *own_ : comm.watch_)) {}
 
-Status Exchange::admit() const {
-  if (!busy_.mine() || comm_.guard_.in_child() || comm_.watch_.failed()) return comm_.refuse(busy_.mine());
-  return {};
+Status Exchange::admit(After after) const {
+  HKT_TRY(comm_.admit(busy_.mine()));
+  if (comm_.gate_->grouped.load(std::memory_order_relaxed) != 0)
+    return error(hktInvalidUsage, "rank %d: the communicator has calls in a group that is open; end the group first",
+                 comm_.rank());
+  if (comm_.outstanding_ == nullptr) return {};
+  // Behind what was issued before it; the last call of all, behind all of that.
+  Outstanding& all = *comm_.outstanding_;
+  all.wait([&] { return after == After::all ? all.idle() : !all.collectives(); });
+  (void)comm_.settle();
+  return comm_.admit(true);
 }
 
 Result<std::unique_ptr<Exchange>> Exchange::of_all(Communicator& comm, Meeting meeting, int64_t timeout_ms) {
   std::unique_ptr<Exchange> e(new Exchange(comm, nullptr));
-  HKT_TRY(e->admit());
+  HKT_TRY(e->admit(meeting == Meeting::finalize ? After::all : After::collectives));
   CallRecord record;
   record.collective = static_cast<uint32_t>(meeting);
   comm.announce(record, timeout_ms, nullptr);
@@ -171,7 +183,7 @@ Result<std::unique_ptr<Exchange>> Exchange::of_all(Communicator& comm, Meeting m
 Result<std::unique_ptr<Exchange>> Exchange::of_some(Communicator& comm, std::vector<int> members, uint64_t seal,
                                                     const char* what, Deadline deadline) {
   std::unique_ptr<Exchange> e(new Exchange(comm, std::make_unique<OfSome>(comm, members, what, deadline)));
-  HKT_TRY(e->admit());
+  HKT_TRY(e->admit(After::collectives));
   e->seal_ = mix(seal, comm.parts_.epoch);
   e->narrow(std::move(members));
   return e;
@@ -190,7 +202,7 @@ Result<std::string> Exchange::swap(size_t to, size_t from, const std::string& mi
   };
   HKT_ASSIGN(const Round::End out, end(to, comm_.send_));
   HKT_ASSIGN(const Round::End in, end(from, comm_.recv_));
-  Round round(out, in, signature_, mine);
+  Round round(comm_, signature_, out, in, mine);
   (void)round.poll();
   while (!round.done()) HKT_TRY(waiter_.wait(round));
   if (round.broken())

@@ -40,7 +40,9 @@ class Exchange {
   class Round;
   class OfSome;
   Exchange(Communicator& comm, std::unique_ptr<Supervisor> own);
-  Status admit() const;
+  // What is outstanding on the communicator goes first: its collectives, or all of it.
+  enum class After : uint8_t { collectives, all };
+  Status admit(After after) const;
   Result<std::string> swap(size_t to, size_t from, const std::string& mine);
 
   Communicator& comm_;

@@ -31,7 +31,7 @@ Result<hktRedOp_t> Operations::add(const Operation& operation) {
   const MutexLock lock(mutex_);
   if (made_ == kMost) return error(hktInvalidUsage, "%u operations have been made, more than there are handles", made_);
   const uint32_t made = handle(made_, operation.kind);
-  live_.emplace(made, operation);
+  live_.emplace(made, std::make_shared<const Operation>(operation));
   ++made_;
   return static_cast<hktRedOp_t>(made);
 }
@@ -40,11 +40,17 @@ Status Operations::remove(hktRedOp_t op) {
   const MutexLock lock(mutex_);
   const auto which = static_cast<uint32_t>(op);
   if (!is_handle(which)) return error(hktInvalidArgument, "op is %s, which is built in", operation_name(which).c_str());
-  if (live_.erase(which) == 0) return unknown(which);
+  const auto found = live_.find(which);
+  if (found == live_.end()) return unknown(which);
+  if (found->second.use_count() > 1)
+    return error(hktInvalidUsage,
+                 "calls that use %s are outstanding or in an open group; destroy it when they are done",
+                 operation_name(which).c_str());
+  live_.erase(found);
   return {};
 }
 
-Result<Operation> Operations::find(hktRedOp_t op) const {
+Result<std::shared_ptr<const Operation>> Operations::find(hktRedOp_t op) const {
   const MutexLock lock(mutex_);
   const auto found = live_.find(static_cast<uint32_t>(op));
   if (found == live_.end()) return unknown(static_cast<uint32_t>(op));

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "base/result.h"
@@ -42,16 +43,17 @@ struct Operation {
 class Operations {
  public:
   Result<hktRedOp_t> add(const Operation& operation) HKT_EXCLUDES(mutex_);
+  // An error as long as somebody holds on to it.
   Status remove(hktRedOp_t op) HKT_EXCLUDES(mutex_);
-  // A copy: whoever calls with it does not care whether it is removed meanwhile.
-  Result<Operation> find(hktRedOp_t op) const HKT_EXCLUDES(mutex_);
+  // A call holds on to what it uses until it is done.
+  Result<std::shared_ptr<const Operation>> find(hktRedOp_t op) const HKT_EXCLUDES(mutex_);
 
  private:
   Error unknown(uint32_t op) const HKT_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   uint32_t made_ HKT_GUARDED_BY(mutex_) = 0;
-  std::map<uint32_t, Operation> live_ HKT_GUARDED_BY(mutex_);  // by handle
+  std::map<uint32_t, std::shared_ptr<const Operation>> live_ HKT_GUARDED_BY(mutex_);  // by handle
 };
 
 }  // namespace hocket

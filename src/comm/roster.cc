@@ -29,7 +29,7 @@ shm::GroupConfig shm_config(const Roster& roster, const Parts& parts) {
   }
   config.geometry = roster.geometry;
   config.tags = kLinkTags;
-  config.small_tags = kLinkTags - kMaxTags;
+  config.small_tags = kLinkTags - kExchangeTag;
   config.backing = roster.backing;
   config.fence = parts.fence;
   config.log = {parts.rank, parts.nranks};

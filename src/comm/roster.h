@@ -18,9 +18,11 @@ namespace hocket {
 
 struct Parts;
 
-// The links of a pair of ranks: those of plans, and one for exchanges between calls (exchange.h).
-inline constexpr uint16_t kExchangeTag = kMaxTags;
-inline constexpr uint16_t kLinkTags = kMaxTags + 1;
+// The links of a pair of ranks: those of plans, one for point-to-point messages (p2p.h), and a small one for exchanges
+// between calls (exchange.h).
+inline constexpr uint16_t kPointTag = kMaxTags;
+inline constexpr uint16_t kExchangeTag = kMaxTags + 1;
+inline constexpr uint16_t kLinkTags = kMaxTags + 2;
 
 // One rank, as all others know it. The same in every communicator that it is in.
 struct Mate {

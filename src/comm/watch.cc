@@ -42,6 +42,13 @@ std::string describe(const CallRecord& call) {
       return "dup()";
     case Meeting::finalize:
       return "finalize()";
+    case Meeting::all_to_all_v:
+      return format("all_to_all_v(%s)", type_name(static_cast<hktDataType_t>(call.type)));
+    case Meeting::gather_v:
+    case Meeting::scatter_v:
+      return format("%s(%s, root %u)",
+                    static_cast<Meeting>(call.collective) == Meeting::gather_v ? "gather_v" : "scatter_v",
+                    type_name(static_cast<hktDataType_t>(call.type)), call.root);
   }
   if (call.collective >= kCollectives) return "an unknown collective";
   const auto collective = static_cast<Collective>(call.collective);
@@ -73,6 +80,11 @@ Error Watch::fail(const Fault& fault) {
 Error Watch::failed_before() const {
   const MutexLock lock(mutex_);
   return {first_.code, first_.text + " (the communicator had failed before this call)"};
+}
+
+Error Watch::failed_meanwhile() const {
+  const MutexLock lock(mutex_);
+  return {first_.code, first_.text};
 }
 
 void Watch::abort() {

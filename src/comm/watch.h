@@ -16,7 +16,7 @@
 namespace hocket {
 
 // Calls of all ranks that are no collectives, as CallRecord::collective has them.
-enum class Meeting : uint32_t { split = 0x100, dup, finalize };
+enum class Meeting : uint32_t { split = 0x100, dup, finalize, all_to_all_v, gather_v, scatter_v };
 
 // "all_reduce(count 1024, float32, sum)" and the like.
 std::string describe(const CallRecord& call);
@@ -44,6 +44,8 @@ class Watch final : public Supervisor {
   Error fail(const Fault& fault) HKT_EXCLUDES(mutex_);
   // No later call may run: the first fault as an error, for calls after it.
   [[nodiscard]] Error failed_before() const HKT_EXCLUDES(mutex_);
+  // The same for operations that were under way.
+  [[nodiscard]] Error failed_meanwhile() const HKT_EXCLUDES(mutex_);
 
   // --- any thread
   bool failed() const { return code_.load(std::memory_order_relaxed) != hktSuccess; }

@@ -21,75 +21,32 @@ Shape shape_of(const PlanInfo& info, const Call& call) {
 
 }  // namespace
 
-// One run of a plan: the Machine of the step driver, and what the waiter polls. Lives on the caller's stack.
-class Run final : public Waiting {
- public:
-  Run(Engine& engine, const BoundPlan& plan, const Call& call, const Shape& shape, uint32_t rounds)
-      : engine_(engine), plan_(plan), call_(call), shape_(shape), rounds_(rounds) {}
+// Defined before run_lane takes them in: they are the hot path.
+inline bool Run::dep_done(Dep d, uint32_t round) const {
+  const Cursor& c = engine_.cursors_[d.lane];
+  return c.round > round || (c.round == round && c.step > d.step);
+}
+inline bool Run::pop_ready(uint32_t link) const { return plan_.in[link]->pop_ready(call_.signature); }
+inline bool Run::push_ready(uint32_t link, const Step&) const { return plan_.out[link]->push_ready(); }
+inline void Run::execute(const Step& s, const Cursor& c) {
+  run_step(s, c);
+  ++executed_;
+  if (engine_.trace_ != nullptr) [[unlikely]]
+    engine_.trace_->push_back({c.lane, c.round, c.step});
+}
 
-  // Advances all lanes as far as they go: true when all have finished.
-  bool advance() {
-    bool done = true;
-    for (Cursor& c : engine_.cursors_)
-      if (c.round < rounds_) done = run_lane(plan_, c, rounds_, *this) && done;
-    return done;
-  }
+bool Run::advance() {
+  bool done = true;
+  for (Cursor& c : engine_.cursors_)
+    if (c.round < rounds_) done = run_lane(plan_, c, rounds_, *this) && done;
+  done_ = done;
+  return done;
+}
 
-  // Waiting
-  bool poll() override {
-    const uint64_t before = executed_;
-    done_ = advance();
-    return done_ || executed_ != before;
-  }
-  Blocked blocked() const override;
-  bool done() const { return done_; }
-
-  // Machine
-  bool dep_done(Dep d, uint32_t round) const {
-    const Cursor& c = engine_.cursors_[d.lane];
-    return c.round > round || (c.round == round && c.step > d.step);
-  }
-  bool pop_ready(uint32_t link) const { return plan_.in[link]->pop_ready(call_.signature); }
-  bool push_ready(uint32_t link, const Step&) const { return plan_.out[link]->push_ready(); }
-  void execute(const Step& s, const Cursor& c) {
-    run_step(s, c);
-    ++executed_;
-    if (engine_.trace_ != nullptr) [[unlikely]]
-      engine_.trace_->push_back({c.lane, c.round, c.step});
-  }
-
- private:
-  void run_step(const Step& s, const Cursor& c);
-  // Where the value of a step with one block is and stays for the rest of the call, null if it has to be made or may
-  // change: a link that lends need not copy it. Nothing writes to `in`, unless it is `out`; where one is a block of the
-  // other, that block is written with what it holds, or is not pushed.
-  const unsigned char* standing(const Step& s, Span src) const {
-    const bool copies = s.nsend != 0 && s.operands() == 1 && s.has(kLoad) && s.src_buf() == Buf::in;
-    const bool changes = (s.has(kPost) && call_.divisor > 1) || (s.has(kPre) && call_.scale != nullptr);
-    const bool stays = call_.in != call_.out && !changes;
-    return copies && stays && src.bytes >= kLend ? at(Buf::in, src.offset) : nullptr;
-  }
-  bool lends(const Link& link) const { return lent_ != nullptr && link.lends(); }
-  // Bytes of a step's message, and the span of its j-th block in a buffer.
-  uint64_t message_bytes(const Step& s, uint32_t round) const;
-  unsigned char* at(Buf b, uint64_t offset) const;
-  void make(const Step& s, uint64_t offset, Span src, Span dst);
-  void move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor);
-  // The same for operations that a program made: the operand at `scaled`, if there is one, is multiplied first.
-  void compose(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t scaled);
-  // The user's fold of `n` bytes of the operands into `to`, which is none of them.
-  void combine(unsigned char* to, uint32_t operands, uint64_t n) const;
-
-  Engine& engine_;
-  const BoundPlan& plan_;
-  const Call& call_;
-  const Shape shape_;
-  const uint32_t rounds_;
-  uint64_t executed_ = 0;
-  uint64_t bytes_ = 0;                   // of the step being executed
-  const unsigned char* lent_ = nullptr;  // its value, for links that lend
-  bool done_ = false;
-};
+bool Run::poll() {
+  const uint64_t before = executed_;
+  return advance() || executed_ != before;
+}
 
 Blocked Run::blocked() const {
   Blocked b;
@@ -115,7 +72,14 @@ Blocked Run::blocked() const {
   return b;
 }
 
-unsigned char* Run::at(Buf b, uint64_t offset) const {
+inline const unsigned char* Run::standing(const Step& s, Span src) const {
+  const bool copies = s.nsend != 0 && s.operands() == 1 && s.has(kLoad) && s.src_buf() == Buf::in;
+  const bool changes = (s.has(kPost) && call_.divisor > 1) || (s.has(kPre) && call_.scale != nullptr);
+  const bool stays = call_.in != call_.out && !changes;
+  return copies && stays && src.bytes >= kLend ? at(Buf::in, src.offset) : nullptr;
+}
+
+inline unsigned char* Run::at(Buf b, uint64_t offset) const {
   switch (b) {
     case Buf::in:
       return const_cast<unsigned char*>(static_cast<const unsigned char*>(call_.in)) + offset;  // only ever read
@@ -281,20 +245,27 @@ Status Engine::run(const BoundPlan& plan, const Call& call) {
   const Shape shape = shape_of(plan.info, call);
   prepare(plan, shape);
   Run run(*this, plan, call, shape, shape.rounds());
-  // What was lent is the caller's again when this returns, be it by an exception.
-  struct Reclaim {
-    Waiter* waiter;
-    ~Reclaim() {
-      if (waiter != nullptr) waiter->reclaim();
-    }
-  } unless_done{&waiter_};
+  Lent lent(waiter_);
   if (!run.advance()) do
       HKT_TRY(waiter_.wait(run));
     while (!run.done());
   // A call ends only when all it pushed is out of this process: the caller may not come back for hours.
   if (waiter_.pumped()) HKT_TRY(waiter_.flush());
-  unless_done.waiter = nullptr;
+  lent.returned();
   return {};
+}
+
+void Engine::begin(const BoundPlan& plan, const Call& call) {
+  const Shape shape = shape_of(plan.info, call);
+  prepare(plan, shape);
+  begun_.emplace(*this, plan, call, shape);
+}
+
+bool Engine::end() {
+  if (!begun_->run.done() || (waiter_.pumped() && !waiter_.flushed())) return false;
+  begun_->lent.returned();
+  begun_.reset();
+  return true;
 }
 
 }  // namespace hocket

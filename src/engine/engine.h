@@ -1,65 +1,17 @@
 // The CPU engine: runs a rank's plan over links on the caller's thread. Steady state: no allocation, no lock, no clock,
 // no log. One engine per communicator, used by the communicator's thread only.
+//
+// A call is run in one go (run) or in pieces (begin, poll, end), one at a time.
 #pragma once
 
-#include <array>
-#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
+#include "engine/run.h"
 #include "engine/wait.h"
-#include "kernels/reduce_cpu.h"
-#include "schedule/drive.h"
-#include "schedule/plan.h"
-#include "schedule/shape.h"
-#include "transport/link.h"
 
 namespace hocket {
-
-// A rank's plan tied to this rank's links: ready to run with any buffers. Made once per (planner, root), then only
-// read.
-struct BoundPlan {
-  RankPlan plan;
-  PlanInfo info;
-  std::vector<Link*> in, out;             // by the plan's link tables; owned by the communicator
-  std::array<uint64_t, 5> round_elems{};  // by log2 of the element's size, for the slots of these links
-
-  // Source of the step driver.
-  const Step& step(uint32_t lane, uint32_t i) const { return plan.steps[plan.lanes[lane].first + i]; }
-  uint32_t steps(uint32_t lane) const { return plan.lanes[lane].count; }
-  Dep dep(uint32_t lane, uint32_t i, uint32_t d) const {
-    return plan.deps[plan.first_dep[plan.lanes[lane].first + i] + d];
-  }
-};
-
-// One call: buffers, sizes and arithmetic for a plan.
-struct Call {
-  const void* in = nullptr;
-  void* out = nullptr;
-  uint64_t elems = 0;        // of the vector; where the layout is blocks: of the (largest) block
-  uint64_t round_elems = 1;  // from round_elems() with the slot size that all links of the communicator have
-  // Blocks of different sizes, see BlockLayout; null where they are equal. Not owned: they outlive the run.
-  const uint64_t* counts = nullptr;
-  const uint64_t* displs = nullptr;
-  uint32_t rank = 0;  // needed with counts
-  uint32_t elem_size = 1;
-  uint32_t signature = 0;                              // of this call, in every message's tag
-  uint32_t divisor = 1;                                // post operation: the result is divided by it
-  kernels::Kernel fold;                                // nulls for collectives that do not reduce, and with combine
-  kernels::ScaleFn scale = nullptr;                    // pre operation: contributions are multiplied by scalar
-  alignas(16) std::array<unsigned char, 16> scalar{};  // one element
-  hktReduceFn combine = nullptr;                       // the user's operation, in place of fold
-  void* context = nullptr;                             // passed to combine, and so is the type
-  hktDataType_t type = hktInt8;
-  kernels::Stores out_stores = kernels::Stores::temporal;   // for the last write of the output
-  kernels::Stores slot_stores = kernels::Stores::temporal;  // for what a peer reads
-};
-
-// Where a step's value goes.
-struct Target {
-  unsigned char* to;
-  kernels::Stores stores;
-};
 
 // What the engine has executed, when asked to keep it: one entry per step.
 struct TraceEntry {
@@ -75,10 +27,40 @@ class Engine {
   // in the middle of a call: the communicator is unusable.
   Status run(const BoundPlan& plan, const Call& call);
 
+  // The same in pieces: begin(), then begun().poll() until end(), or abandon(). `plan` and `call` stay where they are
+  // until then. Never waits.
+  void begin(const BoundPlan& plan, const Call& call);
+  Run& begun() { return begun_->run; }
+  // True if all is done and all that was pushed has left this process's memory; the call is over then.
+  bool end();
+  // The buffers of a call that has begun, if one has, are the caller's again; links may be in the middle of it.
+  void abandon() { begun_.reset(); }
+
   void set_trace(std::vector<TraceEntry>* trace) { trace_ = trace; }
 
  private:
   friend class Run;
+  // What links have been lent is the caller's again when this goes, however the call ends: by an exception, too.
+  class Lent {
+   public:
+    explicit Lent(Waiter& waiter) : waiter_(&waiter) {}
+    ~Lent() {
+      if (waiter_ != nullptr) waiter_->reclaim();
+    }
+    Lent(const Lent&) = delete;
+    Lent& operator=(const Lent&) = delete;
+    // All of it has been sent.
+    void returned() { waiter_ = nullptr; }
+
+   private:
+    Waiter* waiter_;
+  };
+  struct Begun {
+    Begun(Engine& engine, const BoundPlan& plan, const Call& call, const Shape& shape)
+        : run(engine, plan, call, shape, shape.rounds()), lent(engine.waiter_) {}
+    Run run;
+    Lent lent;
+  };
   // Room for the lanes, the widest step and the scratch of this call; allocates only when a larger one comes.
   void prepare(const BoundPlan& plan, const Shape& shape);
 
@@ -91,6 +73,7 @@ class Engine {
   };
   std::vector<Line> scratch_;
   std::vector<TraceEntry>* trace_ = nullptr;
+  std::optional<Begun> begun_;
 };
 
 }  // namespace hocket

@@ -127,7 +127,7 @@ Status Waiter::wait_slowly(Waiting& waiting) {
       const uint32_t armed = bell_.arm(fence_);
       progress();
       const bool moved = waiting.poll();
-      if (!moved) sleep(armed);
+      if (!moved) sleep(armed, waiting);
       bell_.disarm();
       if (moved || (progress(), waiting.poll())) return {};
     }
@@ -139,14 +139,15 @@ Status Waiter::wait_slowly(Waiting& waiting) {
   }
 }
 
-void Waiter::sleep(uint32_t armed) {
+void Waiter::sleep(uint32_t armed, const Waiting& waiting) {
+  const bool brief = waiting.elsewhere();
   fds_.clear();
   for (const Transport* t : pumps_) t->poll_set(fds_);
   if (fds_.empty()) {
-    bell_.sleep(armed, pumped_ ? kSleepBetween : kSleepAtMost);
+    bell_.sleep(armed, pumped_ || brief ? kSleepBetween : kSleepAtMost);
     return;
   }
-  const int64_t ns = shares_memory_ ? kSleepBetween : kSleepAtMost;
+  const int64_t ns = shares_memory_ || brief ? kSleepBetween : kSleepAtMost;
   const timespec t{0, ns};
   ppoll(fds_.data(), fds_.size(), &t, nullptr);  // any outcome: the caller looks at everything again
 }

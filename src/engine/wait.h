@@ -41,6 +41,8 @@ class Waiting {
   virtual ~Waiting() = default;
   virtual bool poll() = 0;  // tries to go on: true if it did
   virtual Blocked blocked() const = 0;
+  // poll() looks at more than the waiter's transports, which nothing wakes it for: it must not sleep for long.
+  virtual bool elsewhere() const { return false; }
 };
 
 // Decides whether a call may go on waiting. Implemented by the communicator; called at least every 50 ms of a wait.
@@ -80,7 +82,7 @@ class Waiter {
 
  private:
   Status wait_slowly(Waiting& waiting);
-  void sleep(uint32_t armed);
+  void sleep(uint32_t armed, const Waiting& waiting);
 
   // A poll of a pump is a system call, a hundred times as long as a look at memory.
   static constexpr uint32_t kPumpSpins = 200;

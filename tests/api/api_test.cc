@@ -264,10 +264,6 @@ TEST(Collectives, RefuseBadOptions) {
     options = good;
     options.stream = nullptr;  // CUDA's default stream
     refused(options, hktInvalidUsage, {"options.stream", "HKT_STREAM_HOST"});
-    options = good;
-    hktRequest_t request = nullptr;
-    options.request = &request;
-    refused(options, hktInvalidUsage, {"options.request"});
 
     options = good;
     options.timeout_ms = 10'000;

@@ -187,28 +187,27 @@ Table make_table(const Trial& t, int n) {
   return table;
 }
 
-Status issue(Communicator& comm, const Trial& t, const Table& table, const void* in, void* out) {
-  const Data data{in, out, t.count, t.type};
-  const BlockData blocks{in, out, table.counts.data(), table.packed ? nullptr : table.displs.data(), t.type};
+Status call(Communicator& comm, const Trial& t, const BlockData& blocks, const CallOptions& o) {
+  const Data data{blocks.in, blocks.out, t.count, t.type};
   switch (t.collective) {
     case Collective::all_reduce:
-      return comm.all_reduce(in, out, t.count, t.type, t.op);
+      return comm.all_reduce(data.in, data.out, t.count, t.type, t.op, o);
     case Collective::broadcast:
-      return comm.broadcast(in, out, t.count, t.type, t.root);
+      return comm.broadcast(data.in, data.out, t.count, t.type, t.root, o);
     case Collective::barrier:
-      return comm.barrier();
+      return comm.barrier(o);
     case Collective::reduce:
-      return comm.reduce(data, t.op, t.root);
+      return comm.reduce(data, t.op, t.root, o);
     case Collective::all_gather:
-      return t.table ? comm.all_gather_v(blocks) : comm.all_gather(data);
+      return t.table ? comm.all_gather_v(blocks, o) : comm.all_gather(data, o);
     case Collective::reduce_scatter:
-      return t.table ? comm.reduce_scatter_v(blocks, t.op) : comm.reduce_scatter(data, t.op);
+      return t.table ? comm.reduce_scatter_v(blocks, t.op, o) : comm.reduce_scatter(data, t.op, o);
     case Collective::all_to_all:
-      return comm.all_to_all(data);
+      return comm.all_to_all(data, o);
     case Collective::gather:
-      return comm.gather(data, t.root);
+      return comm.gather(data, t.root, o);
     case Collective::scatter:
-      return comm.scatter(data, t.root);
+      return comm.scatter(data, t.root, o);
   }
   return error(hktInternalError, "no such collective");
 }
@@ -246,13 +245,30 @@ std::vector<Kind> all_kinds() {
   return kinds;
 }
 
-void check_call(Communicator& comm, const Trial& t) {
+struct Attempt::State {
+  State(Communicator& c, const Trial& trial) : comm(c), t(trial), table(make_table(t, c.size())) {}
+
+  Communicator& comm;
+  const Trial t;
+  Table table;
+  uint64_t guard = 0, size = 0;
+  Bytes in, out, in_before, want;
+  const void* from = nullptr;
+  void* to = nullptr;
+};
+
+Attempt::Attempt(Attempt&&) noexcept = default;
+Attempt& Attempt::operator=(Attempt&&) noexcept = default;
+Attempt::~Attempt() = default;
+
+Attempt::Attempt(Communicator& comm, const Trial& trial) : state_(std::make_unique<State>(comm, trial)) {
+  State& s = *state_;
+  const Trial& t = s.t;
+  const Table& table = s.table;
   const Collective c = t.collective;
-  const int n = comm.size();
   const auto me = static_cast<uint64_t>(comm.rank());
-  Elements elements(t, n);
-  const Table table = make_table(t, n);
-  const uint64_t size = elements.size(), blocks = table.counts.size();
+  Elements elements(t, comm.size());
+  const uint64_t size = s.size = elements.size(), blocks = table.counts.size();
   const bool has_in = !in_is_at_root(c) || comm.rank() == t.root, in_own = in_is_own_block(c);
   const bool has_out = !out_is_at_root(c) || comm.rank() == t.root, out_own = out_is_own_block(c);
   const bool shared = t.in_place && has_in && has_out;
@@ -263,39 +279,61 @@ void check_call(Communicator& comm, const Trial& t) {
       for (uint64_t i = 0; i < table.counts[b]; ++i) visit(b, i, start + ((own ? 0 : table.displs[b]) + i) * size);
   };
   // A buffer that is a block of the other one, in place, lies there.
-  const uint64_t guard = t.guards * size;
+  const uint64_t guard = s.guard = t.guards * size;
   const uint64_t in_at = guard + (shared && in_own ? table.displs[me] * size : 0);
   const uint64_t out_at = guard + (shared && out_own ? table.displs[me] * size : 0);
   const auto memory = [&](bool own) {
     return Bytes(2 * guard + (own && !shared ? table.counts[me] : table.whole) * size, 0xa5);
   };
-  Bytes in = memory(in_own), out = memory(out_own);
+  s.in = memory(in_own);
+  s.out = memory(out_own);
   if (has_in)
     each(in_own, in_at,
-         [&](uint64_t b, uint64_t i, uint64_t at) { elements.make(comm.rank(), in_own ? 0 : b, i, in.data() + at); });
-  if (shared) out = in;
-  Bytes want = out;
-  const Bytes in_before = in;
+         [&](uint64_t b, uint64_t i, uint64_t at) { elements.make(comm.rank(), in_own ? 0 : b, i, s.in.data() + at); });
+  if (shared) s.out = s.in;
+  s.want = s.out;
+  s.in_before = s.in;
   if (has_out)
     each(out_own, out_at, [&](uint64_t b, uint64_t i, uint64_t at) {
-      if (reduces(c)) return elements.fold(b, i, want.data() + at);
+      if (reduces(c)) return elements.fold(b, i, s.want.data() + at);
       const bool from_root = in_is_at_root(c);
       const bool only_block = in_own || c == Collective::broadcast;
-      elements.make(from_root ? t.root : static_cast<int>(b), only_block ? 0 : me, i, want.data() + at);
+      elements.make(from_root ? t.root : static_cast<int>(b), only_block ? 0 : me, i, s.want.data() + at);
     });
 
   void* const not_mine = t.salt % 2 == 0 ? nullptr : reinterpret_cast<void*>(8);  // must not be touched
-  const void* from = has_in ? (shared ? out : in).data() + in_at : not_mine;
-  void* to = has_out ? out.data() + out_at : not_mine;
-  const Status s = issue(comm, t, table, from, to);
-  ASSERT_TRUE(s.ok()) << to_string(t) << ": " << s.error().text;
-  ASSERT_EQ(in, in_before) << to_string(t) << ": rank " << me << ": the input was changed";
-  if (out == want) return;
-  const auto differ = std::mismatch(out.begin(), out.end(), want.begin());
-  const auto at = static_cast<uint64_t>(differ.first - out.begin());
-  FAIL() << to_string(t) << ": rank " << me << " of " << n << ": byte " << at << " of " << out.size() << " ("
-         << (at < guard || at >= out.size() - guard ? "a guard" : "element " + std::to_string((at - guard) / size))
+  s.from = has_in ? (shared ? s.out : s.in).data() + in_at : not_mine;
+  s.to = has_out ? s.out.data() + out_at : not_mine;
+}
+
+Status Attempt::issue(const CallOptions& options) {
+  State& s = *state_;
+  std::vector<size_t> counts = s.table.counts, displs = s.table.displs;
+  const BlockData blocks{s.from, s.to, counts.data(), s.table.packed ? nullptr : displs.data(), s.t.type};
+  Status status = call(s.comm, s.t, blocks, options);
+  std::fill(counts.begin(), counts.end(), SIZE_MAX / 2);
+  std::fill(displs.begin(), displs.end(), SIZE_MAX / 4);
+  return status;
+}
+
+void Attempt::judge() const {
+  const State& s = *state_;
+  ASSERT_EQ(s.in, s.in_before) << to_string(s.t) << ": rank " << s.comm.rank() << ": the input was changed";
+  if (s.out == s.want) return;
+  const auto differ = std::mismatch(s.out.begin(), s.out.end(), s.want.begin());
+  const auto at = static_cast<uint64_t>(differ.first - s.out.begin());
+  FAIL() << to_string(s.t) << ": rank " << s.comm.rank() << " of " << s.comm.size() << ": byte " << at << " of "
+         << s.out.size() << " ("
+         << (at < s.guard || at >= s.out.size() - s.guard ? "a guard"
+                                                          : "element " + std::to_string((at - s.guard) / s.size))
          << ") is " << int{*differ.first} << " and should be " << int{*differ.second};
+}
+
+void check_call(Communicator& comm, const Trial& trial) {
+  Attempt attempt(comm, trial);
+  const Status status = attempt.issue();
+  ASSERT_TRUE(status.ok()) << to_string(trial) << ": " << status.error().text;
+  attempt.judge();
 }
 
 }  // namespace hocket::test

@@ -1,6 +1,7 @@
 // One call of a collective by all ranks, against a scalar reference of what the collective means.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,23 @@ struct Kind {
   bool table;
 };
 std::vector<Kind> all_kinds();
+
+// A trial on its way, with its buffers.
+class Attempt {
+ public:
+  Attempt(Communicator& comm, const Trial& trial);
+  Attempt(Attempt&&) noexcept;
+  Attempt& operator=(Attempt&&) noexcept;
+  ~Attempt();
+  // The table that the call gets is overwritten as soon as it has returned.
+  Status issue(const CallOptions& options = {});
+  // When it is done. Failures are GoogleTest's.
+  void judge() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 // To be called by all ranks with the same trial. Every byte of every buffer is compared, also of those that the call
 // has no business with. Failures are GoogleTest's.

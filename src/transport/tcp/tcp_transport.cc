@@ -289,6 +289,7 @@ bool TcpTransport::flushed() const {
 }
 
 void TcpTransport::reclaim() {
+  if (getpid() != pid_) return;  // a forked child sends nothing
   const TurnLock lock(turn_);
   for (const auto& p : peers_)
     if (p != nullptr) p->out.reclaim();

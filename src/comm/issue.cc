@@ -1,0 +1,125 @@
+// Communicator: calls that do not simply run: non-blocking ones, calls in groups, those that have others before them,
+// and those that are made of transfers.
+#include "comm/communicator.h"
+#include "comm/outstanding.h"
+#include "comm/thread.h"
+
+namespace hocket {
+
+Communicator::~Communicator() {
+  // A visitor leaves soon. A gate that stays entered is that of a finalized communicator, which nobody visits.
+  const bool mine = gate_->enter();
+  if (outstanding_ != nullptr && !guard_.in_child()) outstanding_->shut_down();
+  gate_->outstanding = nullptr;
+  gate_->destroyed.store(true, std::memory_order_release);
+  if (outstanding_ != nullptr) ThisThread::get().settle(*gate_);
+  if (mine) gate_->leave();
+}
+
+Status Communicator::admit(bool mine) const {
+  if (!mine || guard_.in_child() || watch_.failed()) return refuse(mine);
+  return {};
+}
+
+Status Communicator::admit_wait() const {
+  if (guard_.in_child()) return refuse(true);
+  return {};
+}
+
+Outstanding& Communicator::outstanding() {
+  if (outstanding_ == nullptr) {
+    outstanding_ = std::make_unique<Outstanding>(*this);
+    gate_->outstanding = outstanding_.get();
+  }
+  return *outstanding_;
+}
+
+bool Communicator::settle() {
+  pending_ = outstanding_ != nullptr && !outstanding_->idle() ? 1 : 0;
+  return pending_ == 0;
+}
+
+bool Communicator::meanwhile() {
+  bool moved = pending_ != 0 && outstanding_->poll();
+  if (attention != 0) moved |= ThisThread::get().progress();
+  return moved;
+}
+
+bool Communicator::busy_elsewhere() const { return attention != 0; }
+
+// The plan is chosen and tied to links here and not when its turn comes, so that what cannot be run is this call's
+// error. Which stores are better is not learned: the time that passes until the call is done says little.
+Status Communicator::queue(Order& order, const CallOptions& options) {
+  Task task;
+  task.record = order.record;
+  task.call = order.call;
+  task.op = std::move(order.op);
+  Call& call = task.call;
+  const select::Choice& choice =
+      select::lookup(table_, static_cast<Collective>(task.record.collective), selected_by(task.record, call.elem_size));
+  const CatalogEntry* const planner = planner_of(choice, task.record.op);
+  if (planner == nullptr) return out_of_order(*choice.planner);
+  if (plan(*planner, task.record.root) == nullptr) HKT_TRY(bind(*planner, task.record.root));
+  task.plan = plan(*planner, task.record.root).get();
+  fit(call, *task.plan, choice);
+  if (choice.learn_stores && stores_.value_or(false)) call.slot_stores = kernels::Stores::streaming;
+  const auto n = static_cast<size_t>(parts_.nranks);
+  if (call.counts != nullptr) task.counts.assign(call.counts, call.counts + n);
+  if (call.displs != nullptr) task.displs.assign(call.displs, call.displs + n);
+  return issue(std::move(task), options);
+}
+
+Status Communicator::transfer(const TransferSpec& spec, const CallOptions& options) {
+  const Busy busy(*gate_);
+  HKT_TRY(admit(busy.mine()));
+  Task task;
+  task.kind = Task::Kind::transfer;
+  task.transfer = spec;
+  return issue(std::move(task), options);
+}
+
+Status Communicator::exchange(const CallRecord& record, std::vector<TransferSpec> parts, const CallOptions& options) {
+  const Busy busy(*gate_);
+  HKT_TRY(admit(busy.mine()));
+  Task task;
+  task.kind = Task::Kind::parts;
+  task.record = record;
+  task.parts = std::move(parts);
+  return issue(std::move(task), options);
+}
+
+// The gate has been entered.
+Status Communicator::issue(Task&& task, const CallOptions& options) {
+  task.timeout_ms = options.timeout_ms != HKT_UNDEFINED ? options.timeout_ms : parts_.timeout_ms;
+  if (options.label != nullptr) task.label = options.label;
+  ThisThread& me = ThisThread::get();
+  if (me.group.depth != 0) {
+    if (options.request != nullptr)
+      return error(hktInvalidUsage,
+                   "rank %d: a call in a group has no request of its own; give hktGroupEnd one for all of them",
+                   parts_.rank);
+    gate_->grouped.fetch_add(1, std::memory_order_relaxed);
+    me.group.entries.push_back({gate_, this, std::move(task)});
+    return {};
+  }
+  HKT_ASSIGN(Request* const r, me.lease());
+  r->expect();
+  Outstanding& all = outstanding();
+  all.submit(std::move(task), *r);
+  (void)all.advance();
+  if (options.request != nullptr)
+    r->gates.push_back(gate_);
+  else if (!r->done())
+    all.wait([r] { return r->done(); });
+  me.attend(gate_);
+  me.settle(*gate_);
+  if (options.request != nullptr) {
+    *options.request = RequestTable::publish(*r);
+    return {};
+  }
+  Status result = r->result();
+  me.give_back(r);
+  return result;
+}
+
+}  // namespace hocket

@@ -1,0 +1,113 @@
+// Run: one run of a plan, which goes as far as it can and comes back. What it needs for a call is here, too: the plan
+// tied to links, and the call's buffers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engine/wait.h"
+#include "kernels/reduce_cpu.h"
+#include "schedule/drive.h"
+#include "schedule/plan.h"
+#include "schedule/shape.h"
+#include "transport/link.h"
+
+namespace hocket {
+
+class Engine;
+
+// A rank's plan tied to this rank's links: ready to run with any buffers. Made once per (planner, root), then only
+// read.
+struct BoundPlan {
+  RankPlan plan;
+  PlanInfo info;
+  std::vector<Link*> in, out;             // by the plan's link tables; owned by the communicator
+  std::array<uint64_t, 5> round_elems{};  // by log2 of the element's size, for the slots of these links
+
+  // Source of the step driver.
+  const Step& step(uint32_t lane, uint32_t i) const { return plan.steps[plan.lanes[lane].first + i]; }
+  uint32_t steps(uint32_t lane) const { return plan.lanes[lane].count; }
+  Dep dep(uint32_t lane, uint32_t i, uint32_t d) const {
+    return plan.deps[plan.first_dep[plan.lanes[lane].first + i] + d];
+  }
+};
+
+// One call: buffers, sizes and arithmetic for a plan.
+struct Call {
+  const void* in = nullptr;
+  void* out = nullptr;
+  uint64_t elems = 0;        // of the vector; where the layout is blocks: of the (largest) block
+  uint64_t round_elems = 1;  // from round_elems() with the slot size that all links of the communicator have
+  // Blocks of different sizes, see BlockLayout; null where they are equal. Not owned: they outlive the run.
+  const uint64_t* counts = nullptr;
+  const uint64_t* displs = nullptr;
+  uint32_t rank = 0;  // needed with counts
+  uint32_t elem_size = 1;
+  uint32_t signature = 0;                              // of this call, in every message's tag
+  uint32_t divisor = 1;                                // post operation: the result is divided by it
+  kernels::Kernel fold;                                // nulls for collectives that do not reduce, and with combine
+  kernels::ScaleFn scale = nullptr;                    // pre operation: contributions are multiplied by scalar
+  alignas(16) std::array<unsigned char, 16> scalar{};  // one element
+  hktReduceFn combine = nullptr;                       // the user's operation, in place of fold
+  void* context = nullptr;                             // passed to combine, and so is the type
+  hktDataType_t type = hktInt8;
+  kernels::Stores out_stores = kernels::Stores::temporal;   // for the last write of the output
+  kernels::Stores slot_stores = kernels::Stores::temporal;  // for what a peer reads
+};
+
+// Where a step's value goes.
+struct Target {
+  unsigned char* to;
+  kernels::Stores stores;
+};
+
+// The Machine of the step driver, and what the waiter polls. Uses the engine's cursors and scratch: one at a time.
+class Run final : public Waiting {
+ public:
+  Run(Engine& engine, const BoundPlan& plan, const Call& call, const Shape& shape, uint32_t rounds)
+      : engine_(engine), plan_(plan), call_(call), shape_(shape), rounds_(rounds) {}
+
+  // Advances all lanes as far as they go: true when all have finished.
+  bool advance();
+
+  // Waiting
+  bool poll() override;
+  Blocked blocked() const override;
+  bool done() const { return done_; }
+
+  // Machine
+  bool dep_done(Dep d, uint32_t round) const;
+  bool pop_ready(uint32_t link) const;
+  bool push_ready(uint32_t link, const Step&) const;
+  void execute(const Step& s, const Cursor& c);
+
+ private:
+  void run_step(const Step& s, const Cursor& c);
+  // Where the value of a step with one block is and stays for the rest of the call, null if it has to be made or may
+  // change: a link that lends need not copy it. Nothing writes to `in`, unless it is `out`; where one is a block of the
+  // other, that block is written with what it holds, or is not pushed.
+  const unsigned char* standing(const Step& s, Span src) const;
+  bool lends(const Link& link) const { return lent_ != nullptr && link.lends(); }
+  // Bytes of a step's message, and the span of its j-th block in a buffer.
+  uint64_t message_bytes(const Step& s, uint32_t round) const;
+  unsigned char* at(Buf b, uint64_t offset) const;
+  void make(const Step& s, uint64_t offset, Span src, Span dst);
+  void move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor);
+  // The same for operations that a program made: the operand at `scaled`, if there is one, is multiplied first.
+  void compose(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t scaled);
+  // The user's fold of `n` bytes of the operands into `to`, which is none of them.
+  void combine(unsigned char* to, uint32_t operands, uint64_t n) const;
+
+  Engine& engine_;
+  const BoundPlan& plan_;
+  const Call& call_;
+  const Shape shape_;
+  const uint32_t rounds_;
+  uint64_t executed_ = 0;
+  uint64_t bytes_ = 0;                   // of the step being executed
+  const unsigned char* lent_ = nullptr;  // its value, for links that lend
+  bool done_ = false;
+};
+
+}  // namespace hocket
