@@ -53,7 +53,7 @@ run "$work/user_cc" 'c++: ok' "$lib"
 program=$prefix/bin/hocket
 [ -x "$program" ] || fail "the program is not installed"
 "$program" --version | grep -qF "$version" || fail "hocket --version does not say $version"
-for collective in all_gather all_reduce alltoall broadcast gather reduce reduce_scatter scatter; do
+for collective in all_gather all_reduce alltoall alltoallv broadcast gather hypercube reduce reduce_scatter scatter sendrecv; do
   link=$prefix/bin/${collective}_perf
   [ "$(readlink "$link")" = hocket ] || fail "$link is no link to hocket"
   env -i PATH="$PATH" timeout 30 "$link" -g 2 -b 1K -e 1K -n 1 >"$work/perf.log" 2>&1 || { cat "$work/perf.log"; fail "$link failed"; }

@@ -15,9 +15,12 @@ def others(n):
 # The programs of nccl-tests. Of n ranks: whether the size is that of a buffer of n blocks, and busbw / algbw.
 PROGRAMS = {"all_gather": (True, others), "all_reduce": (False, lambda n: 2 * others(n)), "alltoall": (True, others),
             "broadcast": (False, lambda n: 1), "gather": (True, others), "reduce": (False, lambda n: 1),
-            "reduce_scatter": (True, others), "scatter": (True, others)}
+            "reduce_scatter": (True, others), "scatter": (True, others), "alltoallv": (True, others),
+            "sendrecv": (False, lambda n: 1), "hypercube": (True, lambda n: 1)}
+UNCHECKED_IN_PLACE = {"alltoallv", "sendrecv"}
 ROOTED = {"broadcast", "gather", "reduce", "scatter"}
 REDUCING = {"all_reduce", "reduce", "reduce_scatter"}
+WITH_OP = REDUCING | {"sendrecv"}  # has the column, as in nccl-tests, and does not reduce
 
 
 class Programs(Case):
@@ -40,7 +43,7 @@ class Programs(Case):
 
     def test_each_with_one_to_three_ranks(self):
         for name, (_, factor) in PROGRAMS.items():
-            for n in (1, 2, 3):
+            for n in (1, 2, 4 if name == "hypercube" else 3):
                 with self.subTest(name=name, n=n):
                     path = self.folder / f"{name}{n}.json"
                     table = self.run_program(name, "-b", "64", "-e", "1M", "-f", "128", "-g", str(n), "-n", "2", "-c",
@@ -50,25 +53,29 @@ class Programs(Case):
                     for row, size in zip(table.rows, (64, 8192, 1 << 20), strict=True):
                         size, count = self.size_and_count(name, size, n)
                         self.assertEqual(row[:5], [str(size), str(count), "float",
-                                                   "sum" if name in REDUCING else "none",
+                                                   "sum" if name in WITH_OP else "none",
                                                    "0" if name in ROOTED else "-1"])
-                        self.assertEqual([row[8], row[12]], ["0", "0"])
+                        self.assertEqual([row[8], row[12]], ["0", "N/A" if name in UNCHECKED_IN_PLACE else "0"])
                     results = json.loads(path.read_text())["results"]
                     self.assertEqual([str(one["size"]) for one in results], [row[0] for row in table.rows])
                     for one in results:
                         self.assertEqual(one["experiment_name"], name + "_perf")
-                        for half in (one["out_of_place"], one["in_place"]):
+                        halves = [one["out_of_place"], one["in_place"]]
+                        if name == "alltoallv":  # cannot be in place
+                            self.assertEqual(list(halves.pop().values()), [0, 0, 0, "N/A"])
+                        for half in halves:
                             self.assertGreater(half["time"], 0)
-                            self.assertAlmostEqual(half["alg_bw"], one["size"] / half["time"] / 1e3)
+                            part = others(n) if name == "hypercube" else 1
+                            self.assertAlmostEqual(half["alg_bw"], one["size"] / half["time"] / 1e3 * part)
                             self.assertAlmostEqual(half["bus_bw"], half["alg_bw"] * factor(n))
-                            self.assertEqual(half["nwrong"], 0)
+                        self.assertEqual(one["out_of_place"]["nwrong"], 0)
 
     def test_each_over_tcp(self):
         for name in PROGRAMS:
             with self.subTest(name=name):
-                table = self.run_program(name, "-g", "3", "-b", "48", "-e", "480K", "-f", "10240", "-n", "1",
-                                         "--transport", "tcp")
-                self.assertEqual([row[0] for row in table.rows], ["48", "491520"])
+                table = self.run_program(name, "-g", "2" if name == "hypercube" else "3", "-b", "96", "-e", "480K",
+                                         "-f", "5120", "-n", "1", "--transport", "tcp")
+                self.assertEqual([row[0] for row in table.rows], ["96", "491520"])
 
     def test_as_a_subcommand(self):
         for name in [*PROGRAMS, "barrier"]:
@@ -79,6 +86,11 @@ class Programs(Case):
 
     def test_one_rank_unless_told(self):
         self.assertEqual(len(self.run_program("all_reduce", "-b", "8", "-e", "8").devices), 1)
+
+    def test_a_hypercube_of_three(self):
+        run = hocket("-g", "3", program="hypercube_perf")
+        self.assertEqual((run.returncode, run.stdout), (2, ""))
+        self.assertIn("hocket: 3 ranks: a hypercube has a power of two of ranks\n", run.stderr)
 
     def test_threads_times_gpus(self):
         for arguments in (("-t", "2", "-g", "2"), ("--nthreads", "4", "--np", "4"), ("--np", "4")):
@@ -104,15 +116,15 @@ class Programs(Case):
     def test_every_type_and_operation(self):
         for name in sorted(set(PROGRAMS) - {"all_reduce"}):
             with self.subTest(name=name):
-                run = hocket("-g", "3", "-b", "1000", "-e", "1000", "-n", "1", "-w", "0", "-d", "all", "-o", "all",
-                             program=name + "_perf")
+                run = hocket("-g", "2" if name == "hypercube" else "3", "-b", "1000", "-e", "1000", "-n", "1", "-w",
+                             "0", "-d", "all", "-o", "all", program=name + "_perf")
                 self.assertEqual((run.returncode, run.stderr), (0, ""), run.stdout)
                 rows = self.rows(run.stdout)
                 self.assertEqual([(row[2], row[3]) for row in rows],
                                  [(kind, op) for kind in OPERATIONS
-                                  for op in (OPERATIONS[kind] if name in REDUCING else ["none"])])
+                                  for op in (OPERATIONS[kind] if name in WITH_OP else ["none"])])
                 for row in rows:
-                    self.assertEqual([row[8], row[12]], ["0", "0"], row)
+                    self.assertEqual([row[8], row[12]], ["0", "N/A" if name in UNCHECKED_IN_PLACE else "0"], row)
 
     def test_blocks_are_multiples_of_16_bytes(self):
         for size, kind, expected in (("8", "float", ["0", "0"]), ("31", "float", ["0", "0"]),

@@ -16,13 +16,12 @@ namespace hocket::tool {
 namespace {
 
 TEST(PerfCollective, HasTheNamesOfNcclTests) {
-  for (const char* name : {"all_gather", "all_reduce", "alltoall", "broadcast", "gather", "reduce", "reduce_scatter",
-                           "scatter", "barrier"}) {
+  for (const char* name : {"all_gather", "all_reduce", "alltoall", "alltoallv", "broadcast", "gather", "hypercube", "reduce",
+                           "reduce_scatter", "scatter", "sendrecv", "barrier"}) {
     const PerfCollective* found = find_perf_collective(name);
     ASSERT_NE(found, nullptr) << name;
     EXPECT_STREQ(found->name, name);
   }
-  EXPECT_EQ(perf_collectives().size(), kCollectives) << "each collective of the library, once";
   for (const char* name : {"", "allreduce", "all_reduce_perf", "all_to_all"})
     EXPECT_EQ(find_perf_collective(name), nullptr) << name;
 }
@@ -54,13 +53,49 @@ TEST(PerfCollective, CountsAreThoseOfNcclTests) {
 }
 
 TEST(PerfCollective, BandwidthsAreThoseOfNcclTests) {
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 4), 1.5);
-  for (const Collective c : {Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all,
-                             Collective::gather, Collective::scatter})
-    EXPECT_DOUBLE_EQ(bus_factor(c, 4), 0.75);
-  for (const Collective c : {Collective::broadcast, Collective::reduce, Collective::barrier})
-    EXPECT_DOUBLE_EQ(bus_factor(c, 4), 1);
-  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 1), 0);
+  const auto factor = [](const char* name, int n) { return bus_factor(*find_perf_collective(name), n); };
+  EXPECT_DOUBLE_EQ(factor("all_reduce", 4), 1.5);
+  for (const char* name : {"all_gather", "reduce_scatter", "alltoall", "alltoallv", "gather", "scatter"})
+    EXPECT_DOUBLE_EQ(factor(name, 4), 0.75) << name;
+  for (const char* name : {"broadcast", "reduce", "sendrecv", "hypercube", "barrier"})
+    EXPECT_DOUBLE_EQ(factor(name, 4), 1) << name;
+  EXPECT_DOUBLE_EQ(factor("all_reduce", 1), 0);
+  for (const PerfCollective& c : perf_collectives())
+    EXPECT_DOUBLE_EQ(alg_factor(c, 4), std::string(c.name) == "hypercube" ? 0.75 : 1) << c.name;
+}
+
+TEST(PerfCollective, UnevenBlocksFitTogether) {
+  for (const int n : {1, 2, 3, 8}) {
+    std::vector<PerfCall> calls(static_cast<size_t>(n));
+    for (int r = 0; r < n; ++r) {
+      PerfCall& c = calls[static_cast<size_t>(r)];
+      c.count = 1000;
+      c.rank = r;
+      c.nranks = n;
+      make_uneven(c);
+    }
+    for (size_t s = 0; s < calls.size(); ++s) {
+      size_t sent = 0, received = 0;
+      for (size_t d = 0; d < calls.size(); ++d) {
+        EXPECT_EQ(calls[s].sendcounts[d], calls[d].recvcounts[s]);
+        EXPECT_EQ(calls[s].sdispls[d], sent);
+        EXPECT_EQ(calls[s].rdispls[d], received);
+        sent += calls[s].sendcounts[d];
+        received += calls[s].recvcounts[d];
+      }
+      EXPECT_LE(sent, 1000u * calls.size());
+      EXPECT_GT(sent, 990u * calls.size());
+      EXPECT_EQ(sent, received);
+      if (n > 1) EXPECT_NE(calls[s].sendcounts[0], calls[s].sendcounts[1]);
+    }
+  }
+}
+
+TEST(PerfCollective, HypercubesHaveAPowerOfTwoOfRanks) {
+  const PerfCollective& hypercube = *find_perf_collective("hypercube");
+  for (const int n : {1, 2, 4, 64}) EXPECT_EQ(unsupported_ranks(hypercube, n), nullptr) << n;
+  for (const int n : {3, 6, 63}) EXPECT_NE(unsupported_ranks(hypercube, n), nullptr) << n;
+  EXPECT_EQ(unsupported_ranks(*find_perf_collective("sendrecv"), 3), nullptr);
 }
 
 constexpr int kRanks = 4, kRoot = 2;
@@ -106,6 +141,9 @@ class PerfExpected : public testing::TestWithParam<Collective> {
   PerfExpected()
       : data_(hktUint32, reduces(GetParam()) ? std::optional(hktSum) : std::nullopt, kRanks, 9),
         in_(kRanks, Vector(perf_in_elements(GetParam(), kCount, kRanks))) {
+    for (const PerfCollective& c : perf_collectives())
+      if (c.collective == GetParam() && c.traffic == Traffic::collective) test_ = &c;
+    call_.nranks = kRanks;
     call_.count = kCount;
     call_.type = hktUint32;
     call_.root = kRoot;
@@ -114,12 +152,15 @@ class PerfExpected : public testing::TestWithParam<Collective> {
   }
   uint64_t wrong(const Vector& out, int rank) const {
     uint64_t bad = 0;
-    for (const Piece& p : perf_expected(GetParam(), rank, kRanks, call_))
+    PerfCall call = call_;
+    call.rank = rank;
+    for (const Piece& p : perf_expected(*test_, call))
       bad += p.source == kReduced ? data_.wrong_reduced(out.data() + p.at, p.count, p.first)
                                   : data_.wrong_copied(out.data() + p.at, p.count, p.source, p.first);
     return bad;
   }
 
+  const PerfCollective* test_ = nullptr;
   PerfData data_;
   std::vector<Vector> in_;
   PerfCall call_;

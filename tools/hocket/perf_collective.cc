@@ -1,9 +1,55 @@
 #include "perf_collective.h"
 
+#include <cstring>
+#include <numeric>
+
+#include "base/types.h"
 #include "schedule/collective.h"
 
 namespace hocket::tool {
 namespace {
+
+constexpr int kTag = 0;
+
+// Each rank sends to the next and receives from the one before.
+hktResult_t send_receive(const PerfCall& c) {
+  const int next = (c.rank + 1) % c.nranks, before = (c.rank + c.nranks - 1) % c.nranks;
+  hktResult_t r = hktGroupStart();
+  if (r == hktSuccess) r = hktSend(c.send, c.count, c.type, next, kTag, c.comm, nullptr);
+  if (r == hktSuccess) r = hktRecv(c.recv, c.count, c.type, before, kTag, c.comm, nullptr);
+  const hktResult_t end = hktGroupEnd(nullptr);  // closes the group, whatever went wrong in it
+  return r != hktSuccess ? r : end;
+}
+
+// All-gather in log2(n) exchanges, each with what a rank has so far.
+hktResult_t hypercube(const PerfCall& c) {
+  const uint64_t block = c.count * type_size(c.type);
+  auto* all = static_cast<unsigned char*>(c.recv);
+  const auto at = [&](int rank) { return all + static_cast<uint64_t>(rank) * block; };
+  if (c.send != at(c.rank)) std::memcpy(at(c.rank), c.send, block);
+  for (int bit = 1; bit < c.nranks; bit *= 2) {
+    const int mine = c.rank & ~(bit - 1), theirs = mine ^ bit, peer = c.rank ^ bit;
+    const uint64_t count = c.count * static_cast<uint64_t>(bit);
+    hktResult_t r = hktGroupStart();
+    if (r == hktSuccess) r = hktSend(at(mine), count, c.type, peer, kTag, c.comm, nullptr);
+    if (r == hktSuccess) r = hktRecv(at(theirs), count, c.type, peer, kTag, c.comm, nullptr);
+    const hktResult_t end = hktGroupEnd(nullptr);
+    if (r != hktSuccess || end != hktSuccess) return r != hktSuccess ? r : end;
+  }
+  return hktSuccess;
+}
+
+hktResult_t all_to_all_v(const PerfCall& c) {
+  return hktAllToAllV(c.send, c.sendcounts.data(), c.sdispls.data(), c.recv, c.recvcounts.data(), c.rdispls.data(),
+                      c.type, c.comm, nullptr);
+}
+
+// Elements that a rank sends to another one.
+uint64_t uneven(uint64_t count, int from, int to, int nranks) {
+  const auto n = static_cast<uint64_t>(nranks);
+  const auto share = static_cast<uint64_t>((to - from + nranks) % nranks) + 1;  // 1 .. n, each once per row and column
+  return count * 2 / (n + 1) * share;
+}
 
 // In the order of nccl-tests' list, which is that of the alphabet.
 constexpr PerfCollective kAll[] = {
@@ -13,16 +59,19 @@ constexpr PerfCollective kAll[] = {
      [](const PerfCall& c) { return hktAllReduce(c.send, c.recv, c.count, c.type, c.op, c.comm, nullptr); }},
     {"alltoall", Collective::all_to_all,
      [](const PerfCall& c) { return hktAllToAll(c.send, c.recv, c.count, c.type, c.comm, nullptr); }},
+    {"alltoallv", Collective::all_to_all, all_to_all_v, Traffic::uneven},
     {"broadcast", Collective::broadcast,
      [](const PerfCall& c) { return hktBroadcast(c.send, c.recv, c.count, c.type, c.root, c.comm, nullptr); }},
     {"gather", Collective::gather,
      [](const PerfCall& c) { return hktGather(c.send, c.recv, c.count, c.type, c.root, c.comm, nullptr); }},
+    {"hypercube", Collective::all_gather, hypercube, Traffic::hypercube},
     {"reduce", Collective::reduce,
      [](const PerfCall& c) { return hktReduce(c.send, c.recv, c.count, c.type, c.op, c.root, c.comm, nullptr); }},
     {"reduce_scatter", Collective::reduce_scatter,
      [](const PerfCall& c) { return hktReduceScatter(c.send, c.recv, c.count, c.type, c.op, c.comm, nullptr); }},
     {"scatter", Collective::scatter,
      [](const PerfCall& c) { return hktScatter(c.send, c.recv, c.count, c.type, c.root, c.comm, nullptr); }},
+    {"sendrecv", Collective::all_reduce, send_receive, Traffic::shift},
     {"barrier", Collective::barrier, [](const PerfCall& c) { return hktBarrier(c.comm, nullptr); }},
 };
 
@@ -56,11 +105,39 @@ uint64_t perf_out_elements(Collective collective, uint64_t count, int nranks) {
   return blocks ? count * static_cast<uint64_t>(nranks) : count;
 }
 
-std::vector<Piece> perf_expected(Collective collective, int rank, int nranks, const PerfCall& call) {
+const char* unsupported_ranks(const PerfCollective& test, int nranks) {
+  const bool power = (nranks & (nranks - 1)) == 0;
+  return test.traffic == Traffic::hypercube && !power ? "a hypercube has a power of two of ranks" : nullptr;
+}
+
+void make_uneven(PerfCall& call) {
+  const auto n = static_cast<size_t>(call.nranks);
+  for (auto* table : {&call.sendcounts, &call.sdispls, &call.recvcounts, &call.rdispls}) table->assign(n, 0);
+  for (size_t r = 0; r < n; ++r) {
+    call.sendcounts[r] = uneven(call.count, call.rank, static_cast<int>(r), call.nranks);
+    call.recvcounts[r] = uneven(call.count, static_cast<int>(r), call.rank, call.nranks);
+  }
+  std::exclusive_scan(call.sendcounts.begin(), call.sendcounts.end(), call.sdispls.begin(), size_t{0});
+  std::exclusive_scan(call.recvcounts.begin(), call.recvcounts.end(), call.rdispls.begin(), size_t{0});
+}
+
+std::vector<Piece> perf_expected(const PerfCollective& test, const PerfCall& call) {
   const uint64_t count = call.count;
+  const int rank = call.rank, nranks = call.nranks;
   const uint64_t own = static_cast<uint64_t>(rank) * count;  // where the block for this rank begins
   std::vector<Piece> pieces;
-  switch (collective) {
+  if (test.traffic == Traffic::shift) return {{0, count, (rank + nranks - 1) % nranks, 0}};
+  if (test.traffic == Traffic::uneven) {
+    for (int s = 0; s < nranks; ++s) {
+      PerfCall theirs = call;
+      theirs.rank = s;
+      make_uneven(theirs);
+      const auto i = static_cast<size_t>(s);
+      pieces.push_back({call.rdispls[i], call.recvcounts[i], s, theirs.sdispls[static_cast<size_t>(rank)]});
+    }
+    return pieces;
+  }
+  switch (test.collective) {
     case Collective::all_reduce:
     case Collective::reduce:
       return {{0, count, kReduced, 0}};
@@ -83,10 +160,15 @@ std::vector<Piece> perf_expected(Collective collective, int rank, int nranks, co
   return {};
 }
 
-double bus_factor(Collective collective, int nranks) {
+double alg_factor(const PerfCollective& test, int nranks) {
+  return test.traffic == Traffic::hypercube ? static_cast<double>(nranks - 1) / nranks : 1;
+}
+
+double bus_factor(const PerfCollective& test, int nranks) {
+  if (test.traffic == Traffic::shift || test.traffic == Traffic::hypercube) return 1;
   const double others = static_cast<double>(nranks - 1) / nranks;
-  if (collective == Collective::all_reduce) return 2 * others;
-  return layout(collective) == Layout::blocks ? others : 1;
+  if (test.collective == Collective::all_reduce) return 2 * others;
+  return layout(test.collective) == Layout::blocks ? others : 1;
 }
 
 }  // namespace hocket::tool

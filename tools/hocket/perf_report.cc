@@ -108,6 +108,7 @@ void Report::row(std::FILE* to, const Row& r) {
       std::fprintf(to, "  %6g", static_cast<double>(m->wrong));
     if (options_.percentiles) std::fprintf(to, "  %7s  %7s", fit(m->p50_us, 7).c_str(), fit(m->p99_us, 7).c_str());
     if (m->wrong > 0) wrong_ += m->wrong;
+    if (m->time_us == 0) continue;  // was not run
     bus_bw_sum_ += m->bus_bw;
     ++halves_;
   }

@@ -81,7 +81,8 @@ class PerfRank {
   PerfCall placed(PerfCall call, Placement placement) const;
   int64_t wrong_elements(const PerfCall& call, Placement placement);
   PerfData data_of(const PerfCall& call) const {
-    return {call.type, reduces(collective()) ? std::optional(call.op) : std::nullopt, nranks_, seed_};
+    const bool folds = reduces(collective()) && options_.test->traffic == Traffic::collective;
+    return {call.type, folds ? std::optional(call.op) : std::nullopt, nranks_, seed_};
   }
   uint64_t in_elements(const PerfCall& call) const { return perf_in_elements(collective(), call.count, nranks_); }
   uint64_t out_elements(const PerfCall& call) const { return perf_out_elements(collective(), call.count, nranks_); }
@@ -134,7 +135,7 @@ int64_t PerfRank::wrong_elements(const PerfCall& call, Placement placement) {
   check(options_.test->call(call));
   uint64_t wrong = 0;
   if (call.recv != nullptr) {
-    for (const Piece& p : perf_expected(collective(), rank_, nranks_, call)) {
+    for (const Piece& p : perf_expected(*options_.test, call)) {
       const auto* from = static_cast<const unsigned char*>(call.recv) + p.at * type_size(call.type);
       wrong += p.source == kReduced ? data.wrong_reduced(from, p.count, p.first)
                                     : data.wrong_copied(from, p.count, p.source, p.first);
@@ -176,8 +177,8 @@ Measured PerfRank::measure(const PerfCall& unplaced, Placement placement, uint64
       break;
   }
   m.time_us = us;
-  m.alg_bw = us > 0 ? static_cast<double>(size) / us / 1e3 : 0;
-  m.bus_bw = m.alg_bw * bus_factor(collective(), nranks_);
+  m.alg_bw = us > 0 ? static_cast<double>(size) / us / 1e3 * alg_factor(*options_.test, nranks_) : 0;
+  m.bus_bw = m.alg_bw * bus_factor(*options_.test, nranks_);
   if (!times.empty()) {
     check(hktAllReduce(times.data(), times.data(), times.size(), hktFloat64, hktMax, comm_, nullptr));
     std::sort(times.begin(), times.end());
@@ -185,7 +186,7 @@ Measured PerfRank::measure(const PerfCall& unplaced, Placement placement, uint64
     m.p99_us = times[std::min(times.size() - 1, times.size() * 99 / 100)];
   }
 
-  if (options_.check == 0) return m;
+  if (options_.check == 0 || (placement == Placement::in_place && !options_.test->checks_in_place())) return m;
   m.wrong = 0;
   for (int i = 0; i < options_.check; ++i) m.wrong += wrong_elements(call, placement);
   m.wrong = over_ranks<int64_t>(m.wrong, hktInt64, hktSum);
@@ -201,6 +202,9 @@ void PerfRank::measure_sizes(hktDataType_t type, hktRedOp_t op, int root, Report
     call.type = type;
     call.op = op;
     call.root = root;
+    call.rank = rank_;
+    call.nranks = nranks_;
+    if (options_.test->traffic == Traffic::uneven) make_uneven(call);
     Row row;
     row.count = call.count;
     row.size = std::max(in_elements(call), out_elements(call)) * type_size(type);
@@ -208,7 +212,7 @@ void PerfRank::measure_sizes(hktDataType_t type, hktRedOp_t op, int root, Report
     row.op = reduces(collective()) ? op_name(op) : "none";
     row.root = is_rooted(collective()) ? root : -1;
     row.out_of_place = measure(call, Placement::out_of_place, row.size);
-    row.in_place = measure(call, Placement::in_place, row.size);
+    if (options_.test->runs_in_place()) row.in_place = measure(call, Placement::in_place, row.size);
     if (rank_ == 0) report.row(stdout, row);
   }
 }
@@ -255,6 +259,10 @@ int PerfRank::run() {
   if (!options_.roots.empty() && options_.roots.front() >= nranks_) {
     if (rank_ == 0)
       (void)complain(2, format("-r %d must be less than the number of ranks, %d", options_.roots.front(), nranks_));
+    return 2;
+  }
+  if (const char* why = unsupported_ranks(*options_.test, nranks_); why != nullptr) {
+    if (rank_ == 0) (void)complain(2, format("%d ranks: %s", nranks_, why));
     return 2;
   }
   std::FILE* json = nullptr;
