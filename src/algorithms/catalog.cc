@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "algorithms/all_gather_circulant.h"
 #include "algorithms/all_gather_direct.h"
 #include "algorithms/all_gather_ring.h"
 #include "algorithms/all_to_all_bruck.h"
@@ -20,7 +19,6 @@
 #include "algorithms/reduce_binomial.h"
 #include "algorithms/reduce_chain.h"
 #include "algorithms/reduce_flat.h"
-#include "algorithms/reduce_scatter_circulant.h"
 #include "algorithms/reduce_scatter_direct.h"
 #include "algorithms/reduce_scatter_ring.h"
 #include "algorithms/ring.h"

@@ -1,6 +1,5 @@
 // Planners and the step driver as device code. Compiled only (tests/gpu/compile.sh): a planner that calls a host
 // function, or needs what device code lacks, fails here instead of in the kernels that will be made from it.
-#include "algorithms/all_gather_circulant.h"
 #include "algorithms/all_gather_direct.h"
 #include "algorithms/all_gather_ring.h"
 #include "algorithms/all_to_all_bruck.h"
@@ -18,7 +17,6 @@
 #include "algorithms/reduce_binomial.h"
 #include "algorithms/reduce_chain.h"
 #include "algorithms/reduce_flat.h"
-#include "algorithms/reduce_scatter_circulant.h"
 #include "algorithms/reduce_scatter_direct.h"
 #include "algorithms/reduce_scatter_ring.h"
 #include "algorithms/ring.h"

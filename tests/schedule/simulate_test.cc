@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
 
-#include "algorithms/all_gather_circulant.h"
 #include "algorithms/all_gather_direct.h"
 #include "algorithms/all_gather_ring.h"
 #include "algorithms/all_to_all_bruck.h"
@@ -25,7 +25,6 @@
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
 #include "algorithms/reduce_binomial.h"
-#include "algorithms/reduce_scatter_circulant.h"
 #include "algorithms/ring.h"
 #include "algorithms/scatter_all_gather.h"
 #include "algorithms/scatter_binomial.h"
