@@ -14,6 +14,7 @@
 #include "algorithms/double_tree.h"
 #include "algorithms/gather_binomial.h"
 #include "algorithms/gather_flat.h"
+#include "algorithms/halving_doubling.h"
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
 #include "algorithms/reduce_binomial.h"
@@ -69,6 +70,8 @@ constexpr std::array kCatalog = {
     entry<TwoShot>(),
     entry<DoubleTree>(),
     entry<Circulant>(),
+    entry<HalvingDoubling>(),
+    entry<Swing>(),
     entry<Binomial>(),
     entry<Chain>(),
     entry<ScatterAllGather>(),

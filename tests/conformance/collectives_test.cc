@@ -33,7 +33,9 @@ constexpr std::array kAlgos = {"",
                                "circulant,one_shot,scatter_all_gather,pairwise",
                                "two_shot,flat",
                                "double_tree",
-                               "circulant"};
+                               "circulant",
+                               "halving_doubling",
+                               "swing"};
 
 const CatalogEntry* forced(Collective collective, const char* algo) {
   const CatalogEntry* planner = nullptr;

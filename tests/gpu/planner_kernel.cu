@@ -12,6 +12,7 @@
 #include "algorithms/double_tree.h"
 #include "algorithms/gather_binomial.h"
 #include "algorithms/gather_flat.h"
+#include "algorithms/halving_doubling.h"
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
 #include "algorithms/reduce_binomial.h"
@@ -87,6 +88,8 @@ PLANNER(OneShot)
 PLANNER(TwoShot)
 PLANNER(DoubleTree)
 PLANNER(Circulant)
+PLANNER(HalvingDoubling)
+PLANNER(Swing)
 PLANNER(Binomial)
 PLANNER(Chain)
 PLANNER(ScatterAllGather)

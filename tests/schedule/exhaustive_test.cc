@@ -30,6 +30,8 @@ constexpr Promise kPromises[] = {{all_reduce, "ring", false, false},
                                  {all_reduce, "two_shot", true, true},
                                  {all_reduce, "double_tree", false, false},
                                  {all_reduce, "circulant", false, false},
+                                 {all_reduce, "halving_doubling", true, true},
+                                 {all_reduce, "swing", false, false},
                                  {reduce, "flat", true, true},
                                  {reduce, "binomial", true, false},
                                  {reduce, "chain", true, false},
@@ -56,6 +58,8 @@ constexpr Protocol S = Protocol::slot, M = Protocol::mapped, D = Protocol::direc
 constexpr ZeroCopy kZeroCopies[] = {{all_reduce, "ring", {S, D, S, S}, false},
                                     {all_reduce, "two_shot", {M, D, S, S}, false},
                                     {all_reduce, "double_tree", {S, D, S, D}, false},
+                                    {all_reduce, "halving_doubling", {S, S, D, D}, false},
+                                    {all_reduce, "swing", {S, S, D, D}, false},
                                     {all_reduce, "circulant", {S, D, S, S}, false},
                                     {broadcast, "binomial", {D, S, S, S}, false},
                                     {broadcast, "binomial", {M, S, S, S}, true},
@@ -147,8 +151,10 @@ TEST(Exhaustive, data_pass_in_and_out_of_place) {
     const Promise& p = *promise(*job.entry);
     if (p.chunk_identical && !report->chunk_identical) return "chunks differ in their fold";
     if (p.order_is_rank && !report->order_is_rank) return "not folded in the order of ranks";
-    // The circulant fold of 2^k ranks is one tree for all blocks, as a + b is b + a.
-    const bool same_tree = job.n <= 2 || (std::string(p.name) == "circulant" && std::has_single_bit(job.n));
+    // As a + b is b + a, the circulant fold of 2^k ranks is one tree for all blocks, and so is that of swing for 4.
+    const std::string name = p.name;
+    const bool same_tree =
+        job.n <= 2 || (name == "circulant" && std::has_single_bit(job.n)) || (name == "swing" && job.n < 8);
     if (!same_tree && !p.chunk_identical && report->chunk_identical)
       return "better than promised: chunks share one fold";
     return {};

@@ -21,6 +21,7 @@
 #include "algorithms/double_tree.h"
 #include "algorithms/gather_binomial.h"
 #include "algorithms/gather_flat.h"
+#include "algorithms/halving_doubling.h"
 #include "algorithms/math.h"
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
@@ -249,6 +250,9 @@ TEST(ClosedForm, HopsOfLogarithmicPlans) {
     EXPECT_EQ(time_of(AllGatherCirculant{n}, net, bytes(64 * n)).time_us, hops) << n;
     EXPECT_EQ(time_of(ReduceScatterCirculant{n}, net, bytes(64 * n)).time_us, hops) << n;
     EXPECT_EQ(time_of(Circulant{n}, net, bytes(64 * n)).time_us, 2 * hops) << n;
+    const double exchanges = 2 * floor_log2(n) + (std::has_single_bit(n) ? 0 : 2);
+    EXPECT_EQ(time_of(HalvingDoubling{n}, net, bytes(64 * n)).time_us, exchanges) << n;
+    EXPECT_EQ(time_of(Swing{n}, net, bytes(64 * n)).time_us, exchanges) << n;
     EXPECT_EQ(time_of(AllToAllBruck{n}, net, bytes(64 * n)).time_us, hops) << n;
     EXPECT_LE(time_of(GatherBinomial{n, n / 3}, net, bytes(64 * n)).time_us, hops) << n;
     EXPECT_LE(time_of(ScatterBinomial{n, n / 3}, net, bytes(64 * n)).time_us, hops) << n;
