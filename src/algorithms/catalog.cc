@@ -15,6 +15,7 @@
 #include "algorithms/gather_binomial.h"
 #include "algorithms/gather_flat.h"
 #include "algorithms/halving_doubling.h"
+#include "algorithms/nhr.h"
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
 #include "algorithms/reduce_binomial.h"
@@ -72,6 +73,7 @@ constexpr std::array kCatalog = {
     entry<Circulant>(),
     entry<HalvingDoubling>(),
     entry<Swing>(),
+    entry<Nhr>(),
     entry<Binomial>(),
     entry<Chain>(),
     entry<ScatterAllGather>(),
@@ -82,9 +84,15 @@ constexpr std::array kCatalog = {
     entry<AllGatherRing>(),
     entry<AllGatherDirect>(),
     entry<AllGatherCirculant>(),
+    entry<AllGatherNhr>(),
+    entry<AllGatherPat4>(),
+    entry<AllGatherPat1>(),
     entry<ReduceScatterRing>(),
     entry<ReduceScatterDirect>(),
     entry<ReduceScatterCirculant>(),
+    entry<ReduceScatterNhr>(),
+    entry<ReduceScatterPat4>(),
+    entry<ReduceScatterPat1>(),
     entry<AllToAllDirect>(),
     entry<AllToAllPairwise>(),
     entry<AllToAllBruck>(),

@@ -34,8 +34,9 @@ constexpr std::array kAlgos = {"",
                                "two_shot,flat",
                                "double_tree",
                                "circulant",
-                               "halving_doubling",
-                               "swing"};
+                               "nhr,halving_doubling",
+                               "pat4,swing",
+                               "nhr,pat1"};
 
 const CatalogEntry* forced(Collective collective, const char* algo) {
   const CatalogEntry* planner = nullptr;

@@ -13,6 +13,7 @@
 #include "algorithms/gather_binomial.h"
 #include "algorithms/gather_flat.h"
 #include "algorithms/halving_doubling.h"
+#include "algorithms/nhr.h"
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
 #include "algorithms/reduce_binomial.h"
@@ -90,6 +91,7 @@ PLANNER(DoubleTree)
 PLANNER(Circulant)
 PLANNER(HalvingDoubling)
 PLANNER(Swing)
+PLANNER(Nhr)
 PLANNER(Binomial)
 PLANNER(Chain)
 PLANNER(ScatterAllGather)
@@ -100,9 +102,15 @@ PLANNER(ReduceChain)
 PLANNER(AllGatherRing)
 PLANNER(AllGatherDirect)
 PLANNER(AllGatherCirculant)
+PLANNER(AllGatherNhr)
+PLANNER(AllGatherPat4)
+PLANNER(AllGatherPat1)
 PLANNER(ReduceScatterRing)
 PLANNER(ReduceScatterDirect)
 PLANNER(ReduceScatterCirculant)
+PLANNER(ReduceScatterNhr)
+PLANNER(ReduceScatterPat4)
+PLANNER(ReduceScatterPat1)
 PLANNER(AllToAllDirect)
 PLANNER(AllToAllPairwise)
 PLANNER(AllToAllBruck)

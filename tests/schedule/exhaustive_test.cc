@@ -32,12 +32,16 @@ constexpr Promise kPromises[] = {{all_reduce, "ring", false, false},
                                  {all_reduce, "circulant", false, false},
                                  {all_reduce, "halving_doubling", true, true},
                                  {all_reduce, "swing", false, false},
+                                 {all_reduce, "nhr", false, false},
                                  {reduce, "flat", true, true},
                                  {reduce, "binomial", true, false},
                                  {reduce, "chain", true, false},
                                  {reduce_scatter, "ring", false, false},
                                  {reduce_scatter, "direct", true, true},
-                                 {reduce_scatter, "circulant", false, false}};
+                                 {reduce_scatter, "circulant", false, false},
+                                 {reduce_scatter, "nhr", false, false},
+                                 {reduce_scatter, "pat4", false, false},
+                                 {reduce_scatter, "pat1", false, false}};
 // What only moves data promises all there is.
 const Promise* promise(const CatalogEntry& e) {
   static constexpr Promise kMoves{barrier, "", true, true};
@@ -60,6 +64,7 @@ constexpr ZeroCopy kZeroCopies[] = {{all_reduce, "ring", {S, D, S, S}, false},
                                     {all_reduce, "double_tree", {S, D, S, D}, false},
                                     {all_reduce, "halving_doubling", {S, S, D, D}, false},
                                     {all_reduce, "swing", {S, S, D, D}, false},
+                                    {all_reduce, "nhr", {S, D, S, S}, false},
                                     {all_reduce, "circulant", {S, D, S, S}, false},
                                     {broadcast, "binomial", {D, S, S, S}, false},
                                     {broadcast, "binomial", {M, S, S, S}, true},
@@ -71,6 +76,10 @@ constexpr ZeroCopy kZeroCopies[] = {{all_reduce, "ring", {S, D, S, S}, false},
                                     {all_gather, "direct", {D, S, S, S}, false},
                                     {all_gather, "direct", {M, S, S, S}, true},
                                     {all_gather, "circulant", {D, S, S, S}, false},
+                                    {all_gather, "nhr", {D, S, S, S}, false},
+                                    {all_gather, "pat4", {D, S, S, S}, false},
+                                    {all_gather, "pat1", {D, S, S, S}, false},
+                                    {all_gather, "pat1", {M, S, S, S}, true},
                                     {reduce_scatter, "direct", {M, S, S, S}, true},
                                     {gather, "flat", {M, S, S, S}, true},
                                     {scatter, "flat", {M, S, S, S}, true}};
@@ -85,8 +94,11 @@ Limits limits() {
   if (full && *full && *full != '0') return {1024, 256, 1024};
   return {512, 128, 256};
 }
-// Their plans have n * n steps and more.
-bool costly(const CatalogEntry& e) { return e.collective == all_to_all; }
+// Plans of an all-to-all have n * n steps and more. The others share their code with planners that are not sampled.
+bool costly(const CatalogEntry& e) {
+  const std::string_view name = e.name;
+  return e.collective == all_to_all || name == "pat1" || name == "pat4";
+}
 // One n in 16, the same in every run.
 bool sampled(uint32_t n) { return n * 0x9e3779b9u >> 28 == 0; }
 

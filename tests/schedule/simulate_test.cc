@@ -23,6 +23,7 @@
 #include "algorithms/gather_flat.h"
 #include "algorithms/halving_doubling.h"
 #include "algorithms/math.h"
+#include "algorithms/nhr.h"
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
 #include "algorithms/reduce_binomial.h"
@@ -250,6 +251,15 @@ TEST(ClosedForm, HopsOfLogarithmicPlans) {
     EXPECT_EQ(time_of(AllGatherCirculant{n}, net, bytes(64 * n)).time_us, hops) << n;
     EXPECT_EQ(time_of(ReduceScatterCirculant{n}, net, bytes(64 * n)).time_us, hops) << n;
     EXPECT_EQ(time_of(Circulant{n}, net, bytes(64 * n)).time_us, 2 * hops) << n;
+    // Every second column waits, then every far link.
+    const double pat4 = hops <= 3 ? hops : (1 << (ceil_log2(n) - 3)) + 2;
+    EXPECT_EQ(time_of(AllGatherNhr{n}, net, bytes(64 * n)).time_us, hops) << n;
+    EXPECT_EQ(time_of(AllGatherPat4{n}, net, bytes(64 * n)).time_us, pat4) << n;
+    EXPECT_EQ(time_of(AllGatherPat1{n}, net, bytes(64 * n)).time_us, n / 2) << n;
+    EXPECT_EQ(time_of(ReduceScatterNhr{n}, net, bytes(64 * n)).time_us, hops) << n;
+    EXPECT_EQ(time_of(ReduceScatterPat4{n}, net, bytes(64 * n)).time_us, pat4) << n;
+    EXPECT_EQ(time_of(ReduceScatterPat1{n}, net, bytes(64 * n)).time_us, n / 2) << n;
+    EXPECT_EQ(time_of(Nhr{n}, net, bytes(64 * n)).time_us, 2 * hops) << n;
     const double exchanges = 2 * floor_log2(n) + (std::has_single_bit(n) ? 0 : 2);
     EXPECT_EQ(time_of(HalvingDoubling{n}, net, bytes(64 * n)).time_us, exchanges) << n;
     EXPECT_EQ(time_of(Swing{n}, net, bytes(64 * n)).time_us, exchanges) << n;
