@@ -74,6 +74,7 @@ constexpr std::array kCatalog = {
     entry<HalvingDoubling>(),
     entry<Swing>(),
     entry<Nhr>(),
+    entry<BidirectionalRing>(),
     entry<Binomial>(),
     entry<Chain>(),
     entry<ScatterAllGather>(),

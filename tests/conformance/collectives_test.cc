@@ -36,7 +36,8 @@ constexpr std::array kAlgos = {"",
                                "circulant",
                                "nhr,halving_doubling",
                                "pat4,swing",
-                               "nhr,pat1"};
+                               "nhr,pat1",
+                               "bidirectional_ring"};
 
 const CatalogEntry* forced(Collective collective, const char* algo) {
   const CatalogEntry* planner = nullptr;

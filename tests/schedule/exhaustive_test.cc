@@ -33,6 +33,7 @@ constexpr Promise kPromises[] = {{all_reduce, "ring", false, false},
                                  {all_reduce, "halving_doubling", true, true},
                                  {all_reduce, "swing", false, false},
                                  {all_reduce, "nhr", false, false},
+                                 {all_reduce, "bidirectional_ring", false, false},
                                  {reduce, "flat", true, true},
                                  {reduce, "binomial", true, false},
                                  {reduce, "chain", true, false},
@@ -66,6 +67,7 @@ constexpr ZeroCopy kZeroCopies[] = {{all_reduce, "ring", {S, D, S, S}, false},
                                     {all_reduce, "swing", {S, S, D, D}, false},
                                     {all_reduce, "nhr", {S, D, S, S}, false},
                                     {all_reduce, "circulant", {S, D, S, S}, false},
+                                    {all_reduce, "bidirectional_ring", {S, D, S, D}, false},
                                     {broadcast, "binomial", {D, S, S, S}, false},
                                     {broadcast, "binomial", {M, S, S, S}, true},
                                     {broadcast, "chain", {D, S, S, S}, false},
@@ -97,7 +99,7 @@ Limits limits() {
 // Plans of an all-to-all have n * n steps and more. The others share their code with planners that are not sampled.
 bool costly(const CatalogEntry& e) {
   const std::string_view name = e.name;
-  return e.collective == all_to_all || name == "pat1" || name == "pat4";
+  return e.collective == all_to_all || name == "bidirectional_ring" || name == "pat1" || name == "pat4";
 }
 // One n in 16, the same in every run.
 bool sampled(uint32_t n) { return n * 0x9e3779b9u >> 28 == 0; }
