@@ -8,6 +8,7 @@
 #include "algorithms/all_to_all_direct.h"
 #include "algorithms/all_to_all_pairwise.h"
 #include "algorithms/binomial.h"
+#include "algorithms/broadcast_circulant.h"
 #include "algorithms/chain.h"
 #include "algorithms/circulant.h"
 #include "algorithms/dissemination.h"
@@ -78,6 +79,7 @@ constexpr std::array kCatalog = {
     entry<Binomial>(),
     entry<Chain>(),
     entry<ScatterAllGather>(),
+    entry<BroadcastCirculant>(),
     entry<Dissemination>(),
     entry<ReduceFlat>(),
     entry<ReduceBinomial>(),

@@ -6,6 +6,7 @@
 #include "algorithms/all_to_all_direct.h"
 #include "algorithms/all_to_all_pairwise.h"
 #include "algorithms/binomial.h"
+#include "algorithms/broadcast_circulant.h"
 #include "algorithms/chain.h"
 #include "algorithms/circulant.h"
 #include "algorithms/dissemination.h"
@@ -96,6 +97,7 @@ PLANNER(BidirectionalRing)
 PLANNER(Binomial)
 PLANNER(Chain)
 PLANNER(ScatterAllGather)
+PLANNER(BroadcastCirculant)
 PLANNER(Dissemination)
 PLANNER(ReduceFlat)
 PLANNER(ReduceBinomial)

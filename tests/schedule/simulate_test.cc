@@ -14,6 +14,7 @@
 #include "algorithms/all_to_all_bruck.h"
 #include "algorithms/all_to_all_direct.h"
 #include "algorithms/binomial.h"
+#include "algorithms/broadcast_circulant.h"
 #include "algorithms/catalog.h"
 #include "algorithms/chain.h"
 #include "algorithms/circulant.h"
@@ -278,6 +279,17 @@ TEST(ClosedForm, AllAtOnceIsBoundByThePorts) {
     EXPECT_NEAR(time_of(AllGatherDirect{n}, uniform(0, 0), bytes(640 * n)).time_us, expected, nearly(expected)) << n;
     EXPECT_NEAR(time_of(AllToAllDirect{n}, uniform(0, 0), bytes(640 * n)).time_us, expected, nearly(expected)) << n;
     EXPECT_NEAR(time_of(GatherFlat{n, 0}, uniform(0, 0), bytes(640 * n)).time_us, expected, nearly(expected)) << n;
+  }
+}
+
+// C blocks in C - 1 + log2 n hops: no broadcast of C blocks has fewer.
+TEST(ClosedForm, CirculantBroadcastNeverWaits) {
+  NetworkModel net;
+  net.beta_us_per_byte = {1.0 / 64, 0};
+  for (const uint32_t n : {2u, 3u, 5u, 8u, 13u, 37u, 64u, 100u, 200u}) {
+    const BroadcastCirculant planner{n, n / 3};
+    const uint32_t blocks = planner.chunks(Buf::out);
+    EXPECT_EQ(time_of(planner, net, bytes(64 * blocks)).time_us, blocks - 1 + ceil_log2(n)) << n;
   }
 }
 
