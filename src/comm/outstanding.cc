@@ -92,10 +92,8 @@ bool Outstanding::advance_queue() {
     }
     Collective& c = *queue_.front();
     if (c.task.kind == Task::Kind::plan) {
-      if (comm_.engine_.running()) {
-        moved |= comm_.engine_.begun().poll();
-        if (!comm_.engine_.end()) break;
-      }
+      if (Run* const run = comm_.engine_.begun(); run != nullptr) moved |= run->poll();
+      if (!comm_.engine_.end()) break;
       if (c.task.stages != nullptr && next_run(c.task)) {
         moved = true;
         continue;
@@ -168,12 +166,12 @@ bool Outstanding::next_run(Task& t) {
 void Outstanding::check() {
   if (!comm_.watch_.failed() && unfinished()) {
     // What is found stays in the watch.
-    if (!active_)
-      (void)comm_.watch_.look();
-    else if (queue_.front()->task.kind == Task::Kind::plan)
-      (void)comm_.watch_.check(comm_.engine_.begun());
-    else
+    if (const Run* const run = comm_.engine_.begun(); run != nullptr)
+      (void)comm_.watch_.check(*run);
+    else if (active_ && queue_.front()->task.kind == Task::Kind::parts)
       (void)comm_.watch_.check(Parts(p2p_));
+    else
+      (void)comm_.watch_.look();
     if (!comm_.watch_.failed()) p2p_.check();
   }
   if (comm_.watch_.failed() && unfinished()) fail(comm_.watch_.failed_meanwhile());
