@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <ctime>
-#include <exception>
 
 #include "base/deadline.h"
 #include "comm/communicator.h"
@@ -56,18 +55,31 @@ void Outstanding::submit(Task&& task, Tally& tally) {
 bool Outstanding::idle() const { return !unfinished() && (comm_.watch_.failed() || waiter_.flushed()); }
 
 bool Outstanding::poll() {
-  bool moved = p2p_.poll();
+  bool moved = false;
   try {
+    moved = p2p_.poll();
     moved |= advance_queue();
-  } catch (const std::exception& e) {  // of a program's operation, or no memory: links are in the middle of a call
-    (void)comm_.watch_.fail(
-        {hktInternalError, comm_.rank(), 0, format("a call on rank %d threw: %s", comm_.rank(), e.what())});
+  } catch (const std::exception& e) {
+    threw(e);
   }
   if (comm_.watch_.failed() && unfinished()) {
     fail(comm_.watch_.failed_meanwhile());
     return true;
   }
   return moved;
+}
+
+bool Outstanding::advance() {
+  try {
+    waiter_.progress();
+  } catch (const std::exception& e) {
+    threw(e);
+  }
+  return poll();
+}
+
+void Outstanding::threw(const std::exception& e) {
+  (void)comm_.threw(e);  // stays in the watch
 }
 
 bool Outstanding::advance_queue() {

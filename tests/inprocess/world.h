@@ -19,6 +19,7 @@ struct WorldSpec {
   std::string transport = "auto";  // "shm", "tcp", or "auto"
   int hosts = 1;                   // > 1: ranks are dealt to so many pretended hosts, in blocks
   std::string algo;
+  std::optional<std::string> progress;
   std::optional<RingGeometry> geometry;
   int64_t timeout_ms = 20'000;
 
@@ -49,6 +50,7 @@ inline void run_world(const WorldSpec& spec, const std::function<void(Communicat
       settings.timeout_ms = spec.timeout_ms;
       settings.transport = spec.transport;
       settings.algo = spec.algo;
+      settings.progress = spec.progress;
       settings.geometry = spec.geometry;
       settings.host_id = "host" + std::to_string(rank * spec.hosts / spec.n);
       const Deadline deadline = Deadline::in_ms(30'000);
