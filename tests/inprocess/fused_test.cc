@@ -22,6 +22,10 @@ __attribute__((noinline)) void* operator new(std::size_t bytes) {
   if (void* const p = std::malloc(bytes != 0 ? bytes : 1); p != nullptr) return p;
   throw std::bad_alloc();
 }
+__attribute__((noinline)) void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(bytes != 0 ? bytes : 1);
+}
 __attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p); }
 __attribute__((noinline)) void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
