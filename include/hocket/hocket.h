@@ -287,7 +287,8 @@ HKT_API hktResult_t hktGroupStart(void);
 HKT_API hktResult_t hktGroupEnd(const hktCallOptions_t* options);
 
 /* Collectives whose blocks only their two ranks know. Counts and displs are in elements, by rank; displs null: packed.
- * That a rank sends another one more or less than that expects is hktMismatch on all ranks. */
+ * A block of recvbuf shares no element with another one. That a rank sends another one more or less than that expects
+ * is hktMismatch on all ranks. */
 /* Block r of sendbuf goes to rank r. Not in place. */
 HKT_API hktResult_t hktAllToAllV(const void* sendbuf, const size_t* sendcounts, const size_t* sdispls, void* recvbuf,
                                  const size_t* recvcounts, const size_t* rdispls, hktDataType_t type, hktComm_t comm,

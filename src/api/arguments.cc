@@ -67,38 +67,6 @@ Status check_extents(const Table& t) {
   return {};
 }
 
-// No two blocks share a byte. In ascending order, as tables mostly are, that is one look at each.
-Status check_disjoint(const Table& t) {
-  if (t.data.displs == nullptr) return {};
-  const uint64_t* displs = t.data.displs;
-  uint64_t end = 0;
-  bool ascending = true;
-  for (uint64_t c = 0; c < t.nranks && ascending; ++c) {
-    if (t.data.counts[c] == 0) continue;
-    ascending = displs[c] >= end;
-    end = displs[c] + t.data.counts[c];
-  }
-  if (ascending) return {};
-
-  std::vector<uint64_t> order;
-  for (uint64_t c = 0; c < t.nranks; ++c)
-    if (t.data.counts[c] != 0) order.push_back(c);
-  std::sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) { return displs[a] < displs[b]; });
-  for (size_t i = 1; i < order.size(); ++i) {
-    const uint64_t a = order[i - 1], b = order[i];
-    if (const uint64_t bytes = overlap(t.block(a, 0), t.block(b, 0)); bytes != 0)
-      return error(
-          hktInvalidArgument,
-          "%s: the blocks of ranks %llu and %llu in %s overlap by %llu bytes (displs %llu and %llu, counts %llu "
-          "and %llu)",
-          t.function, static_cast<Wide>(std::min(a, b)), static_cast<Wide>(std::max(a, b)), t.name(),
-          static_cast<Wide>(bytes), static_cast<Wide>(displs[std::min(a, b)]),
-          static_cast<Wide>(displs[std::max(a, b)]), static_cast<Wide>(t.data.counts[std::min(a, b)]),
-          static_cast<Wide>(t.data.counts[std::max(a, b)]));
-  }
-  return {};
-}
-
 // No output shares a byte with another output, nor with an input but its own, which it may be.
 Status check_apart(const char* function, const BufferList& l) {
   struct Output {
@@ -189,7 +157,40 @@ Status check_blocks(const char* function, Collective collective, const BlockData
                  in_place(collective, true).c_str());
   }
   // Blocks that are only read may share bytes, unless the result goes into one of them.
-  return t.receives || in_place_here ? check_disjoint(t) : Status{};
+  if (!t.receives && !in_place_here) return {};
+  return check_disjoint(function, {t.name(), data.counts, data.displs, t.nranks, data.type});
+}
+
+// In ascending order, as tables mostly are, that is one look at each.
+Status check_disjoint(const char* function, const BlockPlaces& b) {
+  if (b.displs == nullptr) return {};
+  const size_t *displs = b.displs, *counts = b.counts;
+  uint64_t end = 0;
+  bool ascending = true;
+  for (uint64_t c = 0; c < b.nranks && ascending; ++c) {
+    if (counts[c] == 0) continue;
+    ascending = displs[c] >= end;
+    end = displs[c] + counts[c];
+  }
+  if (ascending) return {};
+
+  std::vector<uint64_t> order;
+  for (uint64_t c = 0; c < b.nranks; ++c)
+    if (counts[c] != 0) order.push_back(c);
+  std::sort(order.begin(), order.end(), [&](uint64_t x, uint64_t y) { return displs[x] < displs[y]; });
+  for (size_t i = 1; i < order.size(); ++i) {
+    const uint64_t x = std::min(order[i - 1], order[i]), y = std::max(order[i - 1], order[i]);
+    const uint64_t shared = overlap({displs[x], displs[x] + counts[x]}, {displs[y], displs[y] + counts[y]});
+    if (shared != 0)
+      return error(
+          hktInvalidArgument,
+          "%s: the blocks of ranks %llu and %llu in %s overlap by %llu bytes (displs %llu and %llu, counts %llu and "
+          "%llu)",
+          function, static_cast<Wide>(x), static_cast<Wide>(y), b.name, static_cast<Wide>(shared * type_size(b.type)),
+          static_cast<Wide>(displs[x]), static_cast<Wide>(displs[y]), static_cast<Wide>(counts[x]),
+          static_cast<Wide>(counts[y]));
+  }
+  return {};
 }
 
 Status check_list(const char* function, const BufferList& l) {

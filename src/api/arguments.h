@@ -54,6 +54,17 @@ inline Status check_buffers(const char* function, const Data& data, const Uses& 
 // Blocks by a table: one entry for each of `nranks` ranks.
 Status check_blocks(const char* function, Collective collective, const BlockData& data, int nranks, int rank);
 
+// Where the blocks of a table are in the buffer `name`. Every one lies in 63 bits of bytes.
+struct BlockPlaces {
+  const char* name;
+  const size_t* counts;
+  const size_t* displs;  // null: packed
+  uint64_t nranks;
+  hktDataType_t type;
+};
+// No two blocks share an element: a buffer that is written.
+Status check_disjoint(const char* function, const BlockPlaces& blocks);
+
 // Buffers by a list.
 Status check_list(const char* function, const BufferList& list);
 

@@ -88,7 +88,10 @@ hktResult_t fail(Error e) {
 }
 
 Error unusable(const char* function, hktComm_t comm) {
-  if (comm == nullptr) return error(hktInvalidArgument, "%s: comm is null", function);
+  if (comm == nullptr)
+    return error(hktInvalidArgument,
+                 "%s: comm is null: it was never made, or hktCommSplit gave this rank none (HKT_SPLIT_NOCOLOR)",
+                 function);
   return error(hktInvalidArgument, "%s: comm has been destroyed", function);
 }
 
@@ -215,7 +218,9 @@ hktResult_t hktCommCreate(hktComm_t parent, const int* ranks, int nranks, int ta
 hktResult_t hktCommFinalize(hktComm_t comm) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktCommFinalize", comm));
-    return finalize(*comm->comm);
+    const Status done = finalize(*comm->comm);
+    if (!done.ok()) return error(done.error().code, "hktCommFinalize: %s", done.error().text.c_str());
+    return {};
   });
 }
 

@@ -1,5 +1,6 @@
 // Requests, point-to-point messages, groups, and the collectives that are made of messages: argument checks and nothing
 // else.
+#include "api/arguments.h"
 #include "api/handle.h"
 #include "base/types.h"
 #include "comm/p2p.h"
@@ -70,6 +71,13 @@ Status check_table(const Common& c, const Table& t) {
   return e.end == e.first ? Status() : check_pointer(c.function, t.buf_name, t.buf);
 }
 
+// The same of one that is written.
+Status check_written(const Common& c, const Table& t) {
+  HKT_TRY(check_table(c, t));
+  const auto n = static_cast<uint64_t>(c.comm->comm->size());
+  return check_disjoint(c.function, {t.buf_name, t.counts, t.displs, n, c.type});
+}
+
 struct Bytes {
   uintptr_t from, to;
 };
@@ -81,14 +89,7 @@ bool overlap(const Bytes& a, const Bytes& b) {
   return a.from < a.to && b.from < b.to && a.from < b.to && b.from < a.to;
 }
 
-uint64_t place_of(const Table& t, int rank) {
-  if (t.displs != nullptr) return t.displs[static_cast<size_t>(rank)];
-  uint64_t at = 0;
-  for (size_t r = 0; r < static_cast<size_t>(rank); ++r) at += t.counts[r];
-  return at;
-}
-
-// The root's own block of gather_v and scatter_v: `buf` is its place in the table (in place), or apart from all of it.
+// The root's own block of gather_v and scatter_v: `buf` is its place in the table (in place), or apart from all blocks.
 Status check_own_block(const Common& c, const Table& t, const char* name, const void* buf, uint64_t count) {
   const int n = c.comm->comm->size(), me = c.comm->comm->rank();
   const uint64_t expected = t.counts[static_cast<size_t>(me)];
@@ -96,12 +97,18 @@ Status check_own_block(const Common& c, const Table& t, const char* name, const 
     return error(hktInvalidArgument, "%s: the root's own block has %llu elements, %s[%d] is %llu", c.function,
                  static_cast<ull>(count), t.counts_name, me, static_cast<ull>(expected));
   const size_t size = type_size(c.type);
-  const Bytes own = bytes(buf, {0, count}, size), all = bytes(t.buf, extent(t.blocks(), n), size);
-  const bool in_place = own.from == reinterpret_cast<uintptr_t>(t.buf) + place_of(t, me) * size;
-  if (in_place || !overlap(own, all)) return {};
-  return error(hktInvalidArgument,
-               "%s: %s overlaps %s; it must be the root's own block there (in place) or apart from all of it",
-               c.function, name, t.buf_name);
+  const Bytes own = bytes(buf, {0, count}, size);
+  uint64_t packed = 0;
+  for (int r = 0; r < n; packed += t.counts[static_cast<size_t>(r++)]) {
+    const uint64_t first = t.displs != nullptr ? t.displs[static_cast<size_t>(r)] : packed;
+    const Bytes block = bytes(t.buf, {first, first + t.counts[static_cast<size_t>(r)]}, size);
+    if (!overlap(own, block) || (r == me && own.from == block.from)) continue;
+    return error(hktInvalidArgument,
+                 "%s: %s and the block of rank %d in %s overlap; it must be the root's own block there (in place) or "
+                 "apart from all of them",
+                 c.function, name, r, t.buf_name);
+  }
+  return {};
 }
 
 hktResult_t transfer(const Common& c, const TransferSpec& spec) {
@@ -183,7 +190,7 @@ hktResult_t hktAllToAllV(const void* sendbuf, const size_t* sendcounts, const si
     const Table from{"sendcounts", "sendbuf", sendcounts, sdispls, sendbuf};
     const Table to{"recvcounts", "recvbuf", recvcounts, rdispls, recvbuf};
     HKT_TRY(check_table(c, from));
-    HKT_TRY(check_table(c, to));
+    HKT_TRY(check_written(c, to));
     const int n = comm->comm->size(), me = comm->comm->rank();
     const auto own = static_cast<size_t>(me);
     if (sendcounts[own] != recvcounts[own])
@@ -211,7 +218,7 @@ hktResult_t hktGatherV(const void* sendbuf, size_t sendcount, void* recvbuf, con
     HKT_TRY(check_block(c, "sendbuf", sendbuf, sendcount));
     const Table to{"recvcounts", "recvbuf", recvcounts, displs, recvbuf};
     if (comm->comm->rank() == root) {
-      HKT_TRY(check_table(c, to));
+      HKT_TRY(check_written(c, to));
       HKT_TRY(check_own_block(c, to, "sendbuf", sendbuf, sendcount));
     }
     return gather_v(*comm->comm, {sendbuf, nullptr, sendcount}, {recvbuf, to.blocks()}, {root, type}, o);

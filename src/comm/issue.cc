@@ -120,7 +120,7 @@ Status Communicator::issue(Task&& task, const CallOptions& options) {
   r->expect();
   Outstanding& all = outstanding();
   all.submit(std::move(task), *r);
-  (void)all.advance();
+  all.kick();
   if (options.request != nullptr)
     r->gates.push_back(gate_);
   else if (!r->done())

@@ -53,6 +53,11 @@ class Outstanding final : public Supervisor {
   // Moves what can be moved, with and without what the transports have: true if anything moved.
   bool advance();
   bool poll();
+  // What follows submit(). A caller may never wait: its small sends are done at once, and it has to hear of faults.
+  void kick() {
+    (void)advance();
+    check_now_and_then();
+  }
   // Faults, deadlines; at least every 50 ms of a wait.
   void check();
   // The same if it is due, with all that this thread has outstanding: for loops that are never in a wait for long.

@@ -325,6 +325,7 @@ Status PointToPoint::fits(const Partner& p, const Head& head, const Transfer& t)
   const auto type = static_cast<hktDataType_t>(head.type);
   const bool internal = t.spec.channel == Channel::internal;
   if (type == t.spec.type && (internal ? head.count == t.spec.count : head.count <= t.spec.count)) return {};
+  if (internal) HKT_TRY(comm_.watch_.compare());
   if (internal)
     return comm_.watch_.fail({hktMismatch, p.rank, comm_.seq_,
                               format("%s: rank %d sends %llu of %s to rank %d, which expects %llu of %s",

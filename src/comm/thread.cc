@@ -227,7 +227,7 @@ Status group_end(hktRequest_t* request) {
   r->expect(static_cast<uint32_t>(group.entries.size()));
   for (Group::Entry& e : group.entries) e.comm->outstanding().submit(std::move(e.task), *r);
   for (const auto& gate : r->gates) {
-    (void)gate->outstanding->advance();
+    gate->outstanding->kick();
     me.attend(gate);
     me.settle(*gate);
   }

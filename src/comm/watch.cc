@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kWarnAfter = 10'000'000'000;   // ns of waiting
 constexpr int64_t kSecondWord = 500'000'000;     // ns after a deadline for ranks that know more to speak first
+constexpr uint64_t kRemembered = 64;             // calls that transports know of each rank
 constexpr int64_t kDiagnoseFor = 1'000'000'000;  // ns to collect the calls of all ranks before naming the odd one out
 
 void nap(int64_t ns) {
@@ -108,8 +109,12 @@ Status Watch::look() {
   for (const auto& t : parts_.transports)
     if (t->pumped()) t->progress();
   if (auto f = find_fault()) return fail(*f);
-  // A call that had nothing to wait for (a broadcast's root) may have been one that the others did not make.
-  if (call_.seq != 0 && mismatch_seen({})) return fail(diagnose_mismatch({}));
+  return compare();
+}
+
+Status Watch::compare() {
+  if (failed()) return failed_before();
+  if (mismatch_seen({})) return fail(diagnose_mismatch({}));
   return {};
 }
 
@@ -120,18 +125,32 @@ bool Watch::has_left(int peer, const Waiting& waiting) {
   return !find_fault() && !mismatch_seen(still) && std::binary_search(still.peers.begin(), still.peers.end(), peer);
 }
 
-std::optional<CallRecord> Watch::record_of(int peer) const {
-  if (peer == parts_.rank) return call_;
-  const Transport* t = parts_.route[static_cast<size_t>(peer)];
-  return t == nullptr ? std::nullopt : t->announced(peer, call_.seq);
+std::optional<CallRecord> Watch::record_of(int rank, uint64_t seq) const {
+  if (rank == parts_.rank && seq == call_.seq) return call_;
+  const Transport* const t = rank != parts_.rank         ? parts_.route[static_cast<size_t>(rank)]
+                             : parts_.transports.empty() ? nullptr
+                                                         : parts_.transports.front().get();
+  return t == nullptr ? std::nullopt : t->announced(rank, seq);
 }
 
-bool Watch::mismatch_seen(const Blocked& blocked) const {
-  if (!blocked.mismatched.empty()) return true;
-  for (int p = 0; p < parts_.nranks; ++p)
-    if (const auto r = record_of(p); r && !same_call(*r, call_)) return true;
-  return false;
+// Not the present call alone: one that has nothing to wait for is over before anybody sees that it does not match.
+uint64_t Watch::first_mismatch() {
+  const uint64_t oldest = call_.seq > kRemembered ? call_.seq - kRemembered : 0;
+  compared_ = std::max(compared_, oldest);
+  for (uint64_t seq = compared_ + 1; seq <= call_.seq; ++seq) {
+    const auto mine = record_of(parts_.rank, seq);
+    bool all = mine.has_value();
+    for (int p = 0; p < parts_.nranks && mine; ++p) {
+      const auto theirs = record_of(p, seq);
+      if (theirs && !same_call(*theirs, *mine)) return seq;
+      all = all && theirs;
+    }
+    if (all && seq == compared_ + 1) compared_ = seq;
+  }
+  return 0;
 }
+
+bool Watch::mismatch_seen(const Blocked& blocked) { return !blocked.mismatched.empty() || first_mismatch() != 0; }
 
 Status Watch::check(const Waiting& waiting) {
   if (failed()) return failed_before();
@@ -200,13 +219,18 @@ std::string Watch::waited_for(const Blocked& blocked) const {
 
 Fault Watch::diagnose_mismatch(const Blocked& blocked) {
   // Collect what every rank has called; some may be on their way into the call. Whoever has finished diagnosing wins.
+  uint64_t seq = call_.seq;
   const int64_t until = now_ns() + kDiagnoseFor;
   std::vector<std::optional<CallRecord>> records(static_cast<size_t>(parts_.nranks));
   for (bool complete = false; !complete && now_ns() < until;) {
+    if (const uint64_t first = first_mismatch(); first != 0 && first != seq) {
+      seq = first;
+      records.assign(records.size(), std::nullopt);
+    }
     complete = true;
     for (int p = 0; p < parts_.nranks; ++p) {
       auto& r = records[static_cast<size_t>(p)];
-      if (!r) r = record_of(p);
+      if (!r) r = record_of(p, seq);
       complete = complete && r.has_value();
     }
     if (complete) break;
@@ -227,7 +251,7 @@ Fault Watch::diagnose_mismatch(const Blocked& blocked) {
   }
   std::stable_sort(groups.begin(), groups.end(),
                    [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
-  Fault f{hktMismatch, -1, call_.seq, format("call %llu does not match: ", static_cast<unsigned long long>(call_.seq))};
+  Fault f{hktMismatch, -1, seq, format("call %llu does not match: ", static_cast<unsigned long long>(seq))};
   for (size_t i = 0; i < groups.size() && f.text.size() < 160; ++i)
     f.text += format("%s%s called %s", i == 0 ? "" : ", ", ranks(groups[i].second).c_str(),
                      describe(groups[i].first).c_str());

@@ -37,6 +37,8 @@ class Watch final : public Supervisor {
   Status check(const Waiting& waiting) override;
   // Looks for faults without a wait (async error between calls).
   Status look();
+  // Do calls match, as far as they are known?
+  Status compare();
   // Has `peer`, which `waiting` waits for, left for good? Not if its last message came just before, and not if it had
   // a reason that the next look finds: a fault, or calls that do not match.
   bool has_left(int peer, const Waiting& waiting);
@@ -54,15 +56,19 @@ class Watch final : public Supervisor {
 
  private:
   std::optional<Fault> find_fault();
-  bool mismatch_seen(const Blocked& blocked) const;
+  bool mismatch_seen(const Blocked& blocked);
   Fault diagnose_mismatch(const Blocked& blocked);
-  std::optional<CallRecord> record_of(int peer) const;
+  // What a rank, which may be this one, has announced as call `seq`, if that is known and not too long ago.
+  std::optional<CallRecord> record_of(int rank, uint64_t seq) const;
+  // The first call that ranks are known to have made differently; 0: none.
+  uint64_t first_mismatch();
   std::vector<int> not_called(const Blocked& blocked) const;
   std::string waited_for(const Blocked& blocked) const;
 
   Parts& parts_;
   LogId log_;
   CallRecord call_;
+  uint64_t compared_ = 0;  // all ranks have made the calls up to this one alike
   int64_t timeout_ms_ = -1;
   const char* label_ = nullptr;
   int64_t started_ns_ = 0;  // of the wait's first check, 0 before it

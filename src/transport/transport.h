@@ -54,8 +54,9 @@ class Transport {
 
   // Publishes the call this rank has entered, for peers that wait or compare.
   virtual void announce(const CallRecord& call) = 0;
-  // What `peer` has last announced with sequence number `seq` (0: its latest), if this transport reaches it and knows.
-  virtual std::optional<CallRecord> announced(int peer, uint64_t seq) const = 0;
+  // What `rank`, a peer that this transport reaches or this rank itself, has announced with sequence number `seq` (0:
+  // its latest), if it is among the last 64 and known.
+  virtual std::optional<CallRecord> announced(int rank, uint64_t seq) const = 0;
 
   // Cold path, called at least every 50 ms while a call waits: looks whether one of this transport's peers has died
   // (process ended, connection lost) and for faults raised by others. The first fault found stays.

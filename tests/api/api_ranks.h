@@ -47,6 +47,15 @@ inline void expect_failure(hktResult_t result, hktResult_t code, const std::vect
   EXPECT_EQ(text.find('\n'), std::string::npos) << text;
 }
 
+inline void good(hktResult_t r) { ASSERT_EQ(r, hktSuccess) << hktGetLastError(); }
+
+// Options of a call that leaves its request in `request`.
+inline hktCallOptions_t into(hktRequest_t& request) {
+  hktCallOptions_t o = HKT_CALL_OPTIONS_INITIALIZER;
+  o.request = &request;
+  return o;
+}
+
 // Enumerators that do not exist, in the range that the enumerations can hold.
 inline const std::array kNoTypes = {static_cast<hktDataType_t>(17), static_cast<hktDataType_t>(31)};
 inline const std::array kNoOps = {static_cast<hktRedOp_t>(11), static_cast<hktRedOp_t>(15)};

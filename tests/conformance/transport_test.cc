@@ -376,7 +376,10 @@ TEST_P(TransportTest, PeersReadTheLast64Calls) {
     EXPECT_FALSE(at(reader).announced(1, 36).has_value()) << "overwritten by call 100";
     EXPECT_FALSE(at(reader).announced(1, 101).has_value());
     EXPECT_FALSE(at(reader).announced(reader == 0 ? 2 : 0, 0).has_value());
+    EXPECT_FALSE(at(reader).announced(reader, 0).has_value());
   }
+  for (const uint64_t seq : {uint64_t{37}, uint64_t{100}}) EXPECT_TRUE(same_call(call_of(at(1), 1, seq), record(seq)));
+  EXPECT_EQ(call_of(at(1), 1, 0).seq, 100u) << "its own";
 }
 
 TEST_P(TransportTest, AnnouncedCallsAreNeverTorn) {

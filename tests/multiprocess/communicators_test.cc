@@ -364,7 +364,7 @@ TEST(Arguments, WhatIsWrongIsNamed) {
     EXPECT_EQ(text(hktCommCreate(world, nullptr, 1, 0, &made, nullptr)), "hktCommCreate: ranks is null");
     EXPECT_EQ(text(hktCommCreate(world, ranks, 0, 0, &made, nullptr)), "hktCommCreate: nranks is 0, must be in [1, 1]");
     EXPECT_EQ(text(hktCommCreate(world, ranks, 2, 0, &made, nullptr)), "hktCommCreate: nranks is 2, must be in [1, 1]");
-    EXPECT_EQ(text(hktCommFinalize(nullptr)), "hktCommFinalize: comm is null");
+    EXPECT_NE(text(hktCommFinalize(nullptr)).find("hktCommFinalize: comm is null"), std::string::npos);
     EXPECT_EQ(hktCommCreate(world, ranks, 1, 0, &made, nullptr), hktSuccess);
     EXPECT_EQ(sum(made, 4), 4);
     EXPECT_EQ(hktCommDestroy(made), hktSuccess);

@@ -100,6 +100,21 @@ class Table(Case):
             self.assertLessEqual(float(p50), float(p99))
             self.assertGreater(float(p50), 0)
 
+    def test_without_blocking(self):
+        for np, names in (("1", ("all_reduce", "hypercube", "sendrecv", "barrier")),
+                          ("3", ("all_reduce", "broadcast", "alltoallv", "sendrecv", "scatter")), ("4", ("hypercube",))):
+            for name in names:
+                for transport in ("shm", "tcp"):
+                    with self.subTest(np=np, name=name, transport=transport):
+                        run = hocket("perf", name, "--np", np, "--transport", transport, "--nonblocking", "-b", "4K",
+                                     "-e", "256K", "-f", "64", "-n", "3", "-I")
+                        self.assertEqual(run.returncode, 0, run.stderr)
+                        self.assertRegex(run.stdout, r"(?m)^# nThread .* unalign: 0 nonblocking: 1$")
+                        rows = self.rows(run.stdout)
+                        self.assertEqual(len(rows), 1 if name == "barrier" else 2)
+                        for row in rows:
+                            self.assertEqual(row[8], "0")
+
     def test_64_ranks_come_up(self):
         rows = self.perf("--np", "64", "all_reduce", "-b", "8", "-e", "8", "-n", "1", timeout=20)
         self.check_row(rows[0], 8, "float", "sum", -1)
@@ -179,6 +194,10 @@ class Json(Case):
         self.assertEqual(result["out_of_bounds"], {"count": 0, "okay": "true"})
         self.assertEqual(list(result["average_bus_bandwidth"]), ["bandwidth", "okay"])
         self.assertEqual(result["errors"], [])
+
+    def test_says_that_calls_did_not_block(self):
+        path, _ = self.run_with("--nonblocking")
+        self.assertEqual(json.loads(path.read_text())["config"]["nonblocking"], 1)
 
     def test_keeps_secrets(self):
         path, _ = self.run_with(SECRET="swordfish", HOCKET_TIMEOUT="17", MASTER_ADDR="127.0.0.1",

@@ -103,6 +103,11 @@ class Skips(Case):
         code, output = self.skips("Net.v6: no IPv6 here\nNet.v4: slow\n")
         self.assertEqual((code, "Net.v4 is listed and was not skipped" in output), (1, True), output)
 
+    def test_one_that_depends_on_the_machine(self):
+        self.assertEqual(self.skips("?Net.v6: no IPv6 here\n?Net.v4: slow\n")[0], 0)
+        code, output = self.skips("?Net.v6: no network\n")
+        self.assertEqual((code, "the list says 'no network'" in output), (1, True), output)
+
     def test_failed_case(self):
         code, output = self.skips("Net.v6: no IPv6 here\n", more='<testcase name="x" status="run" classname="Net"><failure/></testcase>')
         self.assertEqual((code, output.splitlines()[-1]), (1, "1 passed, 1 failed, 1 skipped"), output)

@@ -11,37 +11,47 @@ namespace {
 
 constexpr int kTag = 0;
 
-// Each rank sends to the next and receives from the one before.
-hktResult_t send_receive(const PerfCall& c) {
-  const int next = (c.rank + 1) % c.nranks, before = (c.rank + c.nranks - 1) % c.nranks;
+// A send and a receive at once, of as many elements.
+struct Exchange {
+  const void* send;
+  int to;
+  void* recv;
+  int from;
+  uint64_t count;
+};
+hktResult_t exchange(const PerfCall& c, const Exchange& e) {
   hktResult_t r = hktGroupStart();
-  if (r == hktSuccess) r = hktSend(c.send, c.count, c.type, next, kTag, c.comm, nullptr);
-  if (r == hktSuccess) r = hktRecv(c.recv, c.count, c.type, before, kTag, c.comm, nullptr);
-  const hktResult_t end = hktGroupEnd(nullptr);  // closes the group, whatever went wrong in it
+  if (r == hktSuccess) r = hktSend(e.send, e.count, c.type, e.to, kTag, c.comm, nullptr);
+  if (r == hktSuccess) r = hktRecv(e.recv, e.count, c.type, e.from, kTag, c.comm, nullptr);
+  const hktResult_t end = hktGroupEnd(c.options);  // closes the group, whatever went wrong in it
   return r != hktSuccess ? r : end;
 }
 
-// All-gather in log2(n) exchanges, each with what a rank has so far.
+// Each rank sends to the next and receives from the one before.
+hktResult_t send_receive(const PerfCall& c) {
+  const int next = (c.rank + 1) % c.nranks, before = (c.rank + c.nranks - 1) % c.nranks;
+  return exchange(c, {c.send, next, c.recv, before, c.count});
+}
+
+// All-gather in log2(n) exchanges, each with what a rank has so far: each waits for the one before it.
 hktResult_t hypercube(const PerfCall& c) {
   const uint64_t block = c.count * type_size(c.type);
   auto* all = static_cast<unsigned char*>(c.recv);
   const auto at = [&](int rank) { return all + static_cast<uint64_t>(rank) * block; };
   if (c.send != at(c.rank)) std::memcpy(at(c.rank), c.send, block);
   for (int bit = 1; bit < c.nranks; bit *= 2) {
+    if (c.options != nullptr && bit > 1)
+      if (const hktResult_t r = hktRequestWait(c.options->request); r != hktSuccess) return r;
     const int mine = c.rank & ~(bit - 1), theirs = mine ^ bit, peer = c.rank ^ bit;
     const uint64_t count = c.count * static_cast<uint64_t>(bit);
-    hktResult_t r = hktGroupStart();
-    if (r == hktSuccess) r = hktSend(at(mine), count, c.type, peer, kTag, c.comm, nullptr);
-    if (r == hktSuccess) r = hktRecv(at(theirs), count, c.type, peer, kTag, c.comm, nullptr);
-    const hktResult_t end = hktGroupEnd(nullptr);
-    if (r != hktSuccess || end != hktSuccess) return r != hktSuccess ? r : end;
+    if (const hktResult_t r = exchange(c, {at(mine), peer, at(theirs), peer, count}); r != hktSuccess) return r;
   }
   return hktSuccess;
 }
 
 hktResult_t all_to_all_v(const PerfCall& c) {
   return hktAllToAllV(c.send, c.sendcounts.data(), c.sdispls.data(), c.recv, c.recvcounts.data(), c.rdispls.data(),
-                      c.type, c.comm, nullptr);
+                      c.type, c.comm, c.options);
 }
 
 // Elements that a rank sends to another one.
@@ -54,25 +64,25 @@ uint64_t uneven(uint64_t count, int from, int to, int nranks) {
 // In the order of nccl-tests' list, which is that of the alphabet.
 constexpr PerfCollective kAll[] = {
     {"all_gather", Collective::all_gather,
-     [](const PerfCall& c) { return hktAllGather(c.send, c.recv, c.count, c.type, c.comm, nullptr); }},
+     [](const PerfCall& c) { return hktAllGather(c.send, c.recv, c.count, c.type, c.comm, c.options); }},
     {"all_reduce", Collective::all_reduce,
-     [](const PerfCall& c) { return hktAllReduce(c.send, c.recv, c.count, c.type, c.op, c.comm, nullptr); }},
+     [](const PerfCall& c) { return hktAllReduce(c.send, c.recv, c.count, c.type, c.op, c.comm, c.options); }},
     {"alltoall", Collective::all_to_all,
-     [](const PerfCall& c) { return hktAllToAll(c.send, c.recv, c.count, c.type, c.comm, nullptr); }},
+     [](const PerfCall& c) { return hktAllToAll(c.send, c.recv, c.count, c.type, c.comm, c.options); }},
     {"alltoallv", Collective::all_to_all, all_to_all_v, Traffic::uneven},
     {"broadcast", Collective::broadcast,
-     [](const PerfCall& c) { return hktBroadcast(c.send, c.recv, c.count, c.type, c.root, c.comm, nullptr); }},
+     [](const PerfCall& c) { return hktBroadcast(c.send, c.recv, c.count, c.type, c.root, c.comm, c.options); }},
     {"gather", Collective::gather,
-     [](const PerfCall& c) { return hktGather(c.send, c.recv, c.count, c.type, c.root, c.comm, nullptr); }},
+     [](const PerfCall& c) { return hktGather(c.send, c.recv, c.count, c.type, c.root, c.comm, c.options); }},
     {"hypercube", Collective::all_gather, hypercube, Traffic::hypercube},
     {"reduce", Collective::reduce,
-     [](const PerfCall& c) { return hktReduce(c.send, c.recv, c.count, c.type, c.op, c.root, c.comm, nullptr); }},
+     [](const PerfCall& c) { return hktReduce(c.send, c.recv, c.count, c.type, c.op, c.root, c.comm, c.options); }},
     {"reduce_scatter", Collective::reduce_scatter,
-     [](const PerfCall& c) { return hktReduceScatter(c.send, c.recv, c.count, c.type, c.op, c.comm, nullptr); }},
+     [](const PerfCall& c) { return hktReduceScatter(c.send, c.recv, c.count, c.type, c.op, c.comm, c.options); }},
     {"scatter", Collective::scatter,
-     [](const PerfCall& c) { return hktScatter(c.send, c.recv, c.count, c.type, c.root, c.comm, nullptr); }},
+     [](const PerfCall& c) { return hktScatter(c.send, c.recv, c.count, c.type, c.root, c.comm, c.options); }},
     {"sendrecv", Collective::all_reduce, send_receive, Traffic::shift},
-    {"barrier", Collective::barrier, [](const PerfCall& c) { return hktBarrier(c.comm, nullptr); }},
+    {"barrier", Collective::barrier, [](const PerfCall& c) { return hktBarrier(c.comm, c.options); }},
 };
 
 constexpr uint64_t kBlockBytes = 16;  // a block is a multiple of this

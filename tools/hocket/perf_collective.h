@@ -25,6 +25,9 @@ struct PerfCall {
   int rank = 0, nranks = 1;
   // alltoallv: elements for and from each rank, and where they begin.
   std::vector<size_t> sendcounts, sdispls, recvcounts, rdispls;
+  // Null: the call blocks. Else it leaves a request there (none if there was nothing to do), for the caller to wait
+  // for.
+  const hktCallOptions_t* options = nullptr;
 };
 
 // What a program of nccl-tests does with the buffers of its collective.

@@ -18,7 +18,7 @@ struct FixedFlag {
 constexpr FixedFlag kFixed[] = {
     {"-m,--agg_iters", "1", "calls are not aggregated"},
     {"-p,--parallel_init", "0", "ranks come up in parallel anyway"},
-    {"-z,--blocking", "0", "calls are blocking anyway"},
+    {"-z,--blocking", "0", "calls are blocking anyway, unless --nonblocking is given"},
     {"-y,--stream_null", "0", "there are no streams on a CPU"},
     {"-G,--cudagraph", "0", "there are no CUDA graphs on a CPU"},
     {"-C,--report_cputime", "0", "all time is CPU time here"},
@@ -205,6 +205,7 @@ void add_perf_flags(CLI::App& app, PerfFlags& f) {
       ->capture_default_str();
   app.add_option("-T,--timeout", f.timeout, "seconds that a call may take; 0: as HOCKET_TIMEOUT says")
       ->capture_default_str();
+  app.add_flag("--nonblocking", f.options.nonblocking, "make each call with a request and wait for that");
   app.add_option("--transport", f.options.transport, "auto, shm or tcp")->check(CLI::IsMember({"auto", "shm", "tcp"}));
   f.fixed.resize(std::size(kFixed));
   for (size_t i = 0; i < std::size(kFixed); ++i) {

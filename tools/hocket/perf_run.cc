@@ -56,6 +56,7 @@ class PerfRank {
       : options_(options), comm_(comm), send_(largest()), recv_(largest()) {
     check(hktCommRank(comm, &rank_));
     check(hktCommCount(comm, &nranks_));
+    call_options_.request = &request_;
   }
 
   int run();
@@ -78,6 +79,11 @@ class PerfRank {
   // The rows of one type, operation and root.
   void measure_sizes(hktDataType_t type, hktRedOp_t op, int root, Report& report);
   Measured measure(const PerfCall& unplaced, Placement placement, uint64_t size);
+  // One call, from its beginning to its end.
+  void make(const PerfCall& call) {
+    check(options_.test->call(call));
+    if (request_ != nullptr) check(hktRequestWait(&request_));
+  }
   PerfCall placed(PerfCall call, Placement placement) const;
   int64_t wrong_elements(const PerfCall& call, Placement placement);
   PerfData data_of(const PerfCall& call) const {
@@ -93,6 +99,8 @@ class PerfRank {
   int rank_ = 0, nranks_ = 1;
   Buffer send_, recv_;
   uint32_t seed_ = 0;
+  hktRequest_t request_ = nullptr;  // of the call under way; stays null where calls block
+  hktCallOptions_t call_options_ = HKT_CALL_OPTIONS_INITIALIZER;
 };
 
 std::vector<Device> PerfRank::devices() {
@@ -132,7 +140,7 @@ int64_t PerfRank::wrong_elements(const PerfCall& call, Placement placement) {
   const PerfData data = data_of(call);
   std::memset(recv_.data(), 0xa5, std::max(in_elements(call), out_elements(call)) * type_size(call.type));
   if (call.send != nullptr) data.fill(call.send, in_elements(call), rank_);
-  check(options_.test->call(call));
+  make(call);
   uint64_t wrong = 0;
   if (call.recv != nullptr) {
     for (const Piece& p : perf_expected(*options_.test, call)) {
@@ -149,16 +157,15 @@ int64_t PerfRank::wrong_elements(const PerfCall& call, Placement placement) {
 
 Measured PerfRank::measure(const PerfCall& unplaced, Placement placement, uint64_t size) {
   const PerfCall call = placed(unplaced, placement);
-  const auto run = options_.test->call;
   Measured m;
   if (call.send != nullptr) data_of(call).fill(call.send, in_elements(call), rank_);
-  for (int i = 0; i < options_.warmup; ++i) check(run(call));
+  for (int i = 0; i < options_.warmup; ++i) make(call);
   check(hktBarrier(comm_, nullptr));
   std::vector<double> times;
   const int64_t start = now_ns();
   for (int i = 0; i < options_.iters; ++i) {
     const int64_t before = options_.percentiles ? now_ns() : 0;
-    check(run(call));
+    make(call);
     if (options_.percentiles) times.push_back(static_cast<double>(now_ns() - before) / 1e3);
   }
   double us = static_cast<double>(now_ns() - start) / 1e3 / options_.iters;
@@ -204,6 +211,7 @@ void PerfRank::measure_sizes(hktDataType_t type, hktRedOp_t op, int root, Report
     call.root = root;
     call.rank = rank_;
     call.nranks = nranks_;
+    if (options_.nonblocking) call.options = &call_options_;
     if (options_.test->traffic == Traffic::uneven) make_uneven(call);
     Row row;
     row.count = call.count;

@@ -407,7 +407,8 @@ void TcpTransport::announce_all() {
 std::optional<CallRecord> TcpTransport::announced(int rank, uint64_t seq) const {
   const TurnLock lock(turn_);
   const Peer* p = rank < 0 || rank >= config_.nranks ? nullptr : peers_[static_cast<size_t>(rank)].get();
-  const CallRecord* call = p == nullptr ? nullptr : p->calls.find(seq == 0 ? p->calls.latest() : seq);
+  const CallLog* log = rank == config_.rank ? &calls_ : p != nullptr ? &p->calls : nullptr;
+  const CallRecord* call = log == nullptr ? nullptr : log->find(seq == 0 ? log->latest() : seq);
   return call == nullptr ? std::nullopt : std::optional<CallRecord>(*call);
 }
 
