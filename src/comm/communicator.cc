@@ -1,10 +1,10 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/deadline.h"
 #include "base/types.h"
+#include "comm/digest.h"
 #include "comm/outstanding.h"
 #include "comm/thread.h"
 #include "kernels/reduce_cpu.h"
@@ -13,14 +13,6 @@
 
 namespace hocket {
 namespace {
-
-uint64_t mix(uint64_t hash, uint64_t value) { return (std::rotl(hash, 29) ^ value) * 0x9e3779b97f4a7c15u; }
-
-// Never 0, which is what an unused slot holds, and a record without a table.
-uint32_t digest(uint64_t hash) {
-  const auto s = static_cast<uint32_t>(hash >> 32);
-  return s != 0 ? s : 1;
-}
 
 // Hash of all that the ranks must agree on.
 uint32_t signature(const CallRecord& r, uint32_t epoch) {
@@ -62,7 +54,7 @@ Communicator::Communicator(Parts parts, ForkGuard guard, const select::Table& ta
   for (const CatalogEntry& e : catalog()) plans_.emplace_back(e.rooted ? static_cast<size_t>(parts_.nranks) : 1);
 }
 
-Communicator::Order Communicator::order(Collective collective, const Data& data) {
+Order Communicator::order(Collective collective, const Data& data) {
   Order o;
   o.record.count = data.count;
   o.record.collective = static_cast<uint32_t>(collective);
@@ -74,7 +66,7 @@ Communicator::Order Communicator::order(Collective collective, const Data& data)
   return o;
 }
 
-Communicator::Order Communicator::order(Collective collective, const BlockData& data) const {
+Order Communicator::order(Collective collective, const BlockData& data) const {
   const auto n = static_cast<size_t>(parts_.nranks);
   const uint64_t* displs = data.displs != nullptr ? data.displs : packed(data.counts, n);
   Order o = order(collective, Data{data.in, data.out, 0, data.type});

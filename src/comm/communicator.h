@@ -18,6 +18,7 @@
 #include "comm/fork_guard.h"
 #include "comm/operations.h"
 #include "comm/parts.h"
+#include "comm/stages.h"
 #include "comm/watch.h"
 #include "engine/engine.h"
 #include "select/learn_stores.h"
@@ -116,19 +117,29 @@ class Communicator {
   bool meanwhile();
   bool busy_elsewhere() const;
 
+  // --- collectives that are made of stages
+  // `begin(stages)` prepares an S (a kind of Stages) that no other call uses and returns, as a Result<Order>, what the
+  // peers compare (the record) and the operation to hold on to; an error is the call's. It runs inside the gate.
+  template <class S, class Begin>
+  Status staged(const CallOptions& options, Begin&& begin) {
+    const Busy busy(*gate_);
+    HKT_TRY(admit(busy.mine()));
+    const std::shared_ptr<S> stages = spare<S>();
+    HKT_ASSIGN(Order order, begin(*stages));
+    return issue(std::move(order), stages, options);
+  }
+  // For `begin`: an order without root and its operation. Stages keep copies without `op`.
+  static Order order(Collective collective, const Data& data);
+  Status set_op(Order& order, hktRedOp_t op) const;
+  // The plan for an order, with what it needs to know of it. An error if it cannot be run, of the communicator if that
+  // is for lack of memory or descriptors.
+  Result<const BoundPlan*> choose(const CallRecord& record, Call& call);
+
  private:
   friend class Exchange;  // calls that are no plans
   friend class Outstanding;
   friend class PointToPoint;
-  // A call as its caller put it, on its way to run().
-  struct Order {
-    CallRecord record;
-    Call call;
-    std::shared_ptr<const Operation> op;  // the program's own, if it is one
-  };
-  static Order order(Collective collective, const Data& data);
   Order order(Collective collective, const BlockData& data) const;
-  Status set_op(Order& order, hktRedOp_t op) const;
   void set_root(Order& order, int root) const;
   // The bytes that the selection goes by: those of the larger buffer of any rank (of a gather, the root's output), as
   // nccl-tests counts. They follow from the record and so are the same on all ranks that make the same call.
@@ -138,6 +149,16 @@ class Communicator {
   // The same for a call that does not block, belongs to a group, or has others before it.
   Status queue(Order& order, const CallOptions& options);
   Status issue(Task&& task, const CallOptions& options);
+  Status issue(Order&& order, const std::shared_ptr<Stages>& stages, const CallOptions& options);
+  // An S that no call uses.
+  template <class S>
+  std::shared_ptr<S> spare() {
+    for (const std::shared_ptr<Stages>& s : stages_)
+      if (s.use_count() == 1 && dynamic_cast<S*>(s.get()) != nullptr) return std::static_pointer_cast<S>(s);
+    auto made = std::make_shared<S>();
+    stages_.push_back(made);
+    return made;
+  }
   // Why a call may not begin: another one is running (`mine` is false), a forked child, an earlier fault, finalize.
   Error refuse(bool mine) const;
   // The call that begins now gets its number and signature, and the peers hear of it.
@@ -182,6 +203,8 @@ class Communicator {
   // By planner (its place in the catalog), then by root (one for planners without); filled on first use, then only
   // read.
   std::vector<std::vector<std::unique_ptr<const BoundPlan>>> plans_;
+  std::vector<std::shared_ptr<Stages>> stages_;  // calls that go on hold on to theirs
+  Staging staging_;
   std::unique_ptr<Outstanding> outstanding_;
 };
 

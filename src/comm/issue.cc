@@ -1,5 +1,5 @@
 // Communicator: calls that do not simply run: non-blocking ones, calls in groups, those that have others before them,
-// and those that are made of transfers.
+// and those that are made of transfers or stages.
 #include "comm/communicator.h"
 #include "comm/outstanding.h"
 #include "comm/thread.h"
@@ -48,25 +48,31 @@ bool Communicator::meanwhile() {
 bool Communicator::busy_elsewhere() const { return attention != 0; }
 
 // The plan is chosen and tied to links here and not when its turn comes, so that what cannot be run is this call's
-// error. Which stores are better is not learned: the time that passes until the call is done says little.
+// error.
 Status Communicator::queue(Order& order, const CallOptions& options) {
   Task task;
   task.record = order.record;
   task.call = order.call;
   task.op = std::move(order.op);
   Call& call = task.call;
-  const select::Choice& choice =
-      select::lookup(table_, static_cast<Collective>(task.record.collective), selected_by(task.record, call.elem_size));
-  const CatalogEntry* const planner = planner_of(choice, task.record.op);
-  if (planner == nullptr) return out_of_order(*choice.planner);
-  if (plan(*planner, task.record.root) == nullptr) HKT_TRY(bind(*planner, task.record.root));
-  task.plan = plan(*planner, task.record.root).get();
-  fit(call, *task.plan, choice);
-  if (choice.learn_stores && stores_.value_or(false)) call.slot_stores = kernels::Stores::streaming;
+  HKT_ASSIGN(task.plan, choose(task.record, call));
   const auto n = static_cast<size_t>(parts_.nranks);
   if (call.counts != nullptr) task.counts.assign(call.counts, call.counts + n);
   if (call.displs != nullptr) task.displs.assign(call.displs, call.displs + n);
   return issue(std::move(task), options);
+}
+
+// Which stores are better is not learned: the time that passes until such a call is done says little.
+Result<const BoundPlan*> Communicator::choose(const CallRecord& record, Call& call) {
+  const select::Choice& choice =
+      select::lookup(table_, static_cast<Collective>(record.collective), selected_by(record, call.elem_size));
+  const CatalogEntry* const planner = planner_of(choice, record.op);
+  if (planner == nullptr) return out_of_order(*choice.planner);
+  if (plan(*planner, record.root) == nullptr) HKT_TRY(bind(*planner, record.root));
+  const BoundPlan* const bound = plan(*planner, record.root).get();
+  fit(call, *bound, choice);
+  if (choice.learn_stores && stores_.value_or(false)) call.slot_stores = kernels::Stores::streaming;
+  return bound;
 }
 
 Status Communicator::transfer(const TransferSpec& spec, const CallOptions& options) {
@@ -85,6 +91,14 @@ Status Communicator::exchange(const CallRecord& record, std::vector<TransferSpec
   task.kind = Task::Kind::parts;
   task.record = record;
   task.parts = std::move(parts);
+  return issue(std::move(task), options);
+}
+
+Status Communicator::issue(Order&& order, const std::shared_ptr<Stages>& stages, const CallOptions& options) {
+  Task task;
+  task.record = order.record;
+  task.op = std::move(order.op);
+  task.stages = stages;
   return issue(std::move(task), options);
 }
 

@@ -80,8 +80,14 @@ bool Outstanding::advance_queue() {
     }
     Collective& c = *queue_.front();
     if (c.task.kind == Task::Kind::plan) {
-      moved |= comm_.engine_.begun().poll();
-      if (!comm_.engine_.end()) break;
+      if (comm_.engine_.running()) {
+        moved |= comm_.engine_.begun().poll();
+        if (!comm_.engine_.end()) break;
+      }
+      if (c.task.stages != nullptr && next_run(c.task)) {
+        moved = true;
+        continue;
+      }
     } else if (!c.parts.done()) {
       break;
     }
@@ -97,6 +103,7 @@ void Outstanding::recycle(Collective* c) {
   const Status parts = c->parts.result();
   c->parts.reset();
   c->task.op.reset();
+  c->task.stages.reset();
   if (parts.ok())
     c->tally->finish();
   else
@@ -109,8 +116,7 @@ Status Outstanding::activate(Collective& c) {
   const char* const label = o.label.empty() ? nullptr : o.label.c_str();
   if (o.kind == Task::Kind::plan) {
     comm_.announce(o.record, o.timeout_ms, label);
-    o.call.signature = o.record.signature;
-    comm_.engine_.begin(*o.plan, o.call);
+    if (o.stages == nullptr) begin_run(o);
     return {};
   }
   comm_.announce(o.record, o.timeout_ms, label);
@@ -125,6 +131,26 @@ Status Outstanding::activate(Collective& c) {
     return Error(started.error());
   }
   return {};
+}
+
+void Outstanding::begin_run(Task& t) {
+  t.call.signature = t.record.signature;
+  comm_.engine_.begin(*t.plan, t.call);
+}
+
+// False: there is none, the call is done. What cannot be run is a fault: the others are in this call already.
+bool Outstanding::next_run(Task& t) {
+  Order run;
+  if (!t.stages->next(run, comm_.staging_)) return false;
+  Result<const BoundPlan*> plan = comm_.choose(run.record, run.call);
+  if (!plan) {
+    (void)comm_.watch_.fail({plan.error().code, comm_.rank(), t.record.seq, plan.error().text});
+    return true;
+  }
+  t.call = run.call;
+  t.plan = *plan;
+  begin_run(t);
+  return true;
 }
 
 void Outstanding::check() {
@@ -162,6 +188,7 @@ void Outstanding::fail(const Error& e) {
   while (Collective* const c = queue_.pop()) {
     c->parts.reset();
     c->task.op.reset();
+    c->task.stages.reset();
     c->tally->finish(e);
     free_.push_back(c);
   }

@@ -11,6 +11,7 @@
 #include "comm/operations.h"
 #include "comm/p2p.h"
 #include "comm/request.h"
+#include "comm/stages.h"
 #include "engine/engine.h"
 #include "engine/wait.h"
 #include "transport/call_record.h"
@@ -22,14 +23,15 @@ class Communicator;
 // An operation as its caller described it, with copies of all but the buffers.
 struct Task {
   enum class Kind : uint8_t {
-    plan,      // a collective that a plan is run for
+    plan,      // a collective that a plan is run for, or one after the other
     parts,     // a collective of transfers
     transfer,  // a send or receive
   };
   Kind kind = Kind::plan;
   CallRecord record;                    // collectives
-  Call call;                            // plan
+  Call call;                            // plan: of the run
   const BoundPlan* plan = nullptr;      // the communicator's
+  std::shared_ptr<Stages> stages;       // not null: what is run, and how often
   std::vector<uint64_t> counts;         // of call, if it has them
   std::vector<uint64_t> displs;         // the same
   std::shared_ptr<const Operation> op;  // of call, if a program made it: kept from being destroyed
@@ -82,6 +84,8 @@ class Outstanding final : public Supervisor {
   bool unfinished() const { return !queue_.empty() || !p2p_.idle(); }
   Status check(const Waiting&) override;  // Supervisor: of all that this thread has outstanding
   Status activate(Collective& c);
+  void begin_run(Task& t);
+  bool next_run(Task& t);
   bool advance_queue();
   void fail(const Error& e);
   void recycle(Collective* c);

@@ -30,6 +30,7 @@ class Engine {
   // The same in pieces: begin(), then begun().poll() until end(), or abandon(). `plan` and `call` stay where they are
   // until then. Never waits.
   void begin(const BoundPlan& plan, const Call& call);
+  bool running() const { return begun_.has_value(); }
   Run& begun() { return begun_->run; }
   // True if all is done and all that was pushed has left this process's memory; the call is over then.
   bool end();
