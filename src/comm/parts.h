@@ -25,7 +25,8 @@ struct Parts {
   int64_t timeout_ms = 600'000;
   Fence fence = Fence::full;
   select::Facts facts;
-  std::string algo;                                    // HOCKET_ALGO
+  std::string algo;  // HOCKET_ALGO
+  hktDeterminism_t determinism = HKT_DETERMINISM_R1;
   std::unique_ptr<Doorbell> own_bell;                  // when no transport brings one
   Doorbell* bell = nullptr;                            // this rank's
   std::vector<std::unique_ptr<Transport>> transports;  // in the order they were preferred

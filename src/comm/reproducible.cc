@@ -1,0 +1,172 @@
+#include "comm/reproducible.h"
+
+#include <algorithm>
+
+#include "base/types.h"
+#include "schedule/collective.h"
+
+namespace hocket {
+namespace {
+
+// Integers of a piece: with the codes and what they are made of, they stay in a second-level cache, and a run of so
+// many bytes takes many times as long as one of a few.
+constexpr uint64_t kPiece = 512 * 1024 / sizeof(int64_t);
+
+const char* why_not(const CallRecord& r) {
+  const auto type = static_cast<hktDataType_t>(r.type);
+  switch (op_kind(r.op)) {
+    case OpKind::built_in:
+      return unreproducible(type, static_cast<hktRedOp_t>(r.op));
+    case OpKind::pre_mul_sum:
+      return unreproducible(type, hktSum);
+    case OpKind::commutative:
+    case OpKind::in_rank_order:
+      break;
+  }
+  return "what a program's own operation makes of another order of its operands is not known";
+}
+
+// An order of one run.
+Order order(Collective collective, hktDataType_t type, hktRedOp_t op, uint64_t count) {
+  Order o;
+  o.record.collective = static_cast<uint32_t>(collective);
+  o.record.type = static_cast<uint32_t>(type);
+  o.record.op = static_cast<uint32_t>(op);
+  o.record.count = count;
+  o.call.elems = count;
+  o.call.elem_size = static_cast<uint32_t>(type_size(type));
+  o.call.fold = kernels::fold_kernel(type, op);
+  return o;
+}
+
+}  // namespace
+
+bool sums_floats(const CallRecord& r) {
+  const bool sum = r.op == hktSum || r.op == hktAvg || op_kind(r.op) == OpKind::pre_mul_sum;
+  const TypeClass kind = type_class(static_cast<hktDataType_t>(r.type));
+  return sum && (kind == TypeClass::floating || kind == TypeClass::complex);
+}
+
+Status check_reproducible(const CallRecord& r) {
+  const char* const why = why_not(r);
+  if (why == nullptr) return {};
+  return error(hktInvalidArgument, "determinism R4 has no %s of %s: %s", operation_name(r.op).c_str(),
+               type_name(static_cast<hktDataType_t>(r.type)), why);
+}
+
+void ReproducibleSums::begin(const Order& call, uint32_t rank, uint32_t n) {
+  kind_ = kernels::reproducible_sum(static_cast<hktDataType_t>(call.record.type));
+  record_ = call.record;
+  call_ = call.call;
+  rank_ = rank;
+  floats_ = call_.elems * kind_.parts;
+  counts_.clear();
+  displs_.clear();
+  for (uint32_t r = 0; r < n && layout(static_cast<Collective>(record_.collective)) == Layout::blocks; ++r) {
+    counts_.push_back(call_.counts != nullptr ? call_.counts[r] * kind_.parts : floats_);
+    displs_.push_back(call_.counts != nullptr ? call_.displs[r] * kind_.parts : r * floats_);
+  }
+  call_.counts = call_.displs = nullptr;
+  // Every rank has a share in each piece, so that all of them are busy.
+  step_ = kPiece / kind_.limbs / (blocks() ? n : 1);
+  step_ = std::max<uint64_t>(step_ - step_ % kind_.parts, kind_.parts);
+  stage_ = Stage::codes;
+  at_ = 0;
+  lay_out();
+  capacity_ = piece_;
+}
+
+// The piece that begins at at_.
+void ReproducibleSums::lay_out() {
+  const auto* const in = static_cast<const unsigned char*>(call_.in);
+  parts_.clear();
+  limbs_.clear();
+  limb_displs_.clear();
+  piece_ = 0;
+  const auto add = [&](uint64_t first, uint64_t count) {
+    const uint64_t left = count > at_ ? count - at_ : 0;
+    const uint64_t floats = std::min(left, step_);
+    parts_.push_back({floats != 0 ? in + (first + at_) * kind_.float_size : in, piece_, floats});
+    if (blocks()) {
+      limbs_.push_back(floats * kind_.limbs);
+      limb_displs_.push_back(piece_ * kind_.limbs);
+    }
+    piece_ += floats;
+  };
+  if (!blocks()) add(0, floats_);
+  for (size_t r = 0; r < counts_.size(); ++r) add(displs_[r], counts_[r]);
+}
+
+Order ReproducibleSums::codes_run(uint64_t floats) const {
+  Order run = order(Collective::all_reduce, kind_.code_type, hktMax, floats);
+  run.call.in = run.call.out = codes_;
+  return run;
+}
+
+Order ReproducibleSums::sums_run() const {
+  const auto collective = static_cast<Collective>(record_.collective);
+  Order run = order(collective, hktInt64, hktSum, piece_ * kind_.limbs);
+  run.record.root = record_.root;
+  run.call.in = run.call.out = sums_;
+  if (collective == Collective::reduce && record_.root != rank_) run.call.out = nullptr;
+  if (!blocks()) return run;
+  run.record.table = 1;  // there is one; what it is, the table of the whole call has told
+  run.call.elems = *std::max_element(limbs_.begin(), limbs_.end());
+  run.call.counts = limbs_.data();
+  run.call.displs = limb_displs_.data();
+  run.call.rank = rank_;
+  if (sums_ != nullptr) run.call.out = sums_ + limb_displs_[rank_];
+  return run;
+}
+
+bool ReproducibleSums::next(Order& run, Staging& staging) {
+  switch (stage_) {
+    case Stage::codes:
+      break;
+    case Stage::sums:
+      quantise();
+      run = sums_run();
+      stage_ = Stage::results;
+      return true;
+    case Stage::results:
+      round();
+      at_ += step_;
+      if (at_ >= floats_) return false;
+      lay_out();
+      break;
+  }
+  classify(staging);
+  run = codes_run(piece_);
+  stage_ = Stage::sums;
+  return true;
+}
+
+void ReproducibleSums::classify(Staging& staging) {
+  const uint64_t sums = capacity_ * kind_.limbs * sizeof(int64_t);
+  const uint64_t after_codes = static_cast<uint64_t>(codes(capacity_) - codes(0));
+  const uint64_t scaled = call_.scale != nullptr ? capacity_ * kind_.float_size : 0;
+  unsigned char* const memory = staging.take(sums + after_codes + scaled);
+  sums_ = reinterpret_cast<int64_t*>(memory);
+  codes_ = memory + sums;
+  scaled_ = codes_ + after_codes;
+  for (const Part& p : parts_) {
+    if (call_.scale != nullptr && p.floats != 0)
+      call_.scale(scaled_ + p.at * kind_.float_size, p.in, p.floats / kind_.parts, call_.scalar.data());
+    kind_.classify(codes(p.at), operands(p), p.floats);
+  }
+}
+
+void ReproducibleSums::quantise() {
+  for (const Part& p : parts_) kind_.quantise(sums_ + p.at * kind_.limbs, operands(p), codes(p.at), p.floats);
+}
+
+// Of the vector, or of this rank's block, if it gets one.
+void ReproducibleSums::round() {
+  if (call_.out == nullptr) return;
+  const Part& mine = parts_[blocks() ? rank_ : 0];
+  if (mine.floats == 0) return;
+  kind_.round(static_cast<unsigned char*>(call_.out) + at_ * kind_.float_size, sums_ + mine.at * kind_.limbs,
+              codes(mine.at), mine.floats, call_.divisor);
+}
+
+}  // namespace hocket

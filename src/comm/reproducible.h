@@ -1,0 +1,68 @@
+// Determinism R4: sums of floats as stages. Per piece of the data, the ranks take the maximum of their elements' codes,
+// add up the integers that follow from it, and round (kernels/reproducible.h). Maxima and sums of integers are the same
+// in any order, so every planner will do, and an element's result hangs on nothing but the ranks' elements.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/stages.h"
+#include "kernels/reproducible.h"
+
+namespace hocket {
+
+// Whether a call needs these stages on a communicator with determinism R4: it sums floats.
+bool sums_floats(const CallRecord& record);
+// Why a call cannot be made on a communicator with determinism R4.
+Status check_reproducible(const CallRecord& record);
+
+class ReproducibleSums final : public Stages {
+ public:
+  // Of this rank of n; `call` is an order of a call that sums_floats(): an all-reduce, reduce or reduce-scatter.
+  void begin(const Order& call, uint32_t rank, uint32_t n);
+  // Its largest runs, without data.
+  Order largest_codes() const { return codes_run(capacity_); }
+  Order largest_sums() const { return sums_run(); }
+
+  bool next(Order& run, Staging& staging) override;
+
+ private:
+  enum class Stage : uint8_t { codes, sums, results };
+  // What a piece has of the vector, or of a block. In floats.
+  struct Part {
+    const unsigned char* in;
+    uint64_t at;  // in the piece
+    uint64_t floats;
+  };
+
+  bool blocks() const { return !counts_.empty(); }
+  void lay_out();
+  void classify(Staging& staging);
+  void quantise();
+  void round();
+  const unsigned char* operands(const Part& part) const {
+    return call_.scale != nullptr ? scaled_ + part.at * kind_.float_size : part.in;
+  }
+  unsigned char* codes(uint64_t at) const { return codes_ + at * (kind_.code_type == hktUint8 ? 1 : 2); }
+  Order codes_run(uint64_t floats) const;
+  Order sums_run() const;
+
+  kernels::ReproducibleSum kind_;
+  CallRecord record_;  // of the whole call
+  Call call_;          // the same; its tables are copied
+  uint32_t rank_ = 0;
+  std::vector<uint64_t> counts_, displs_;  // floats: of each rank's block; empty: a vector
+  uint64_t floats_ = 0;                    // of the vector or of the largest block
+  uint64_t step_ = 0;                      // a piece's share of them
+  uint64_t capacity_ = 0;                  // floats of the largest piece, the first one
+
+  Stage stage_ = Stage::codes;
+  uint64_t at_ = 0;  // of the piece at hand: where in the vector or in each block it begins
+  std::vector<Part> parts_;
+  uint64_t piece_ = 0;                         // floats
+  std::vector<uint64_t> limbs_, limb_displs_;  // blocks: the table of the run of sums
+  int64_t* sums_ = nullptr;                    // staging memory, from here on
+  unsigned char *codes_ = nullptr, *scaled_ = nullptr;
+};
+
+}  // namespace hocket
