@@ -230,6 +230,13 @@ HKT_API hktResult_t hktRedOpDestroy(hktRedOp_t op, hktComm_t comm);
 /* recvbuf[i] = op over all ranks of sendbuf[i], i < count; the same bits on every rank. */
 HKT_API hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, hktRedOp_t op,
                                  hktComm_t comm, const hktCallOptions_t* options);
+/* hktAllReduce of nbufs buffers in one call: recvbufs[b][i] = op over all ranks of sendbufs[b][i], i < counts[b]. Small
+ * buffers are reduced many at a time, so that a long list of them takes little longer than one buffer of all their
+ * bytes. counts are equal on all ranks and are compared. In place by buffer: sendbufs[b] == recvbufs[b]; otherwise no
+ * buffer shares a byte with a recvbuf. Where counts[b] is 0 pointers may be null; where nbufs is, the arrays. */
+HKT_API hktResult_t hktAllReduceList(const void* const* sendbufs, void* const* recvbufs, const size_t* counts,
+                                     size_t nbufs, hktDataType_t type, hktRedOp_t op, hktComm_t comm,
+                                     const hktCallOptions_t* options);
 /* recvbuf = root's sendbuf; sendbuf is read on the root only and may be null elsewhere. */
 HKT_API hktResult_t hktBroadcast(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, int root,
                                  hktComm_t comm, const hktCallOptions_t* options);

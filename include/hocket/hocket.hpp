@@ -13,6 +13,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "hocket/hocket.h"
 
@@ -225,6 +226,15 @@ class Communicator {
                                             std::to_string(out.size()) + "; they must be equal");
     check(hktAllReduce(in.data(), out.data(), in.size(), type_of<T>(), static_cast<hktRedOp_t>(op), comm_, nullptr));
   }
+  // Many buffers in one call; see hktAllReduceList. In place, and with out[b] for each in[b].
+  template <class T>
+  void all_reduce_list(const std::vector<std::span<T>>& data, Op op) {
+    check(reduce_list(data, data, op, nullptr));
+  }
+  template <class T>
+  void all_reduce_list(const std::vector<std::span<const T>>& in, const std::vector<std::span<T>>& out, Op op) {
+    check(reduce_list(in, out, op, nullptr));
+  }
   // data of `root` goes to all.
   template <class T, std::size_t N>
   void broadcast(std::span<T, N> data, int root) {
@@ -349,6 +359,11 @@ class Communicator {
     });
   }
 
+  template <class T>
+  Request start_all_reduce_list(const std::vector<std::span<T>>& data, Op op) {
+    return start([&](const hktCallOptions_t* o) { return reduce_list(data, data, op, o); });
+  }
+
   void abort() { check(hktCommAbort(comm_)); }
   hktResult_t async_error() const {
     hktResult_t async = hktSuccess;
@@ -365,6 +380,27 @@ class Communicator {
     if (has == needs) return;
     throw Failure(hktInvalidArgument, std::string(call) + ": " + what + " has " + std::to_string(has) +
                                           " elements; there must be " + std::to_string(needs));
+  }
+  template <class In, class T>
+  hktResult_t reduce_list(const std::vector<std::span<In>>& in, const std::vector<std::span<T>>& out, Op op,
+                          const hktCallOptions_t* options) {
+    if (in.size() != out.size())
+      throw Failure(hktInvalidArgument, "all_reduce_list: in has " + std::to_string(in.size()) + " buffers, out " +
+                                            std::to_string(out.size()) + "; they must be equal");
+    std::vector<const void*> from;
+    std::vector<void*> to;
+    std::vector<std::size_t> counts;
+    for (std::size_t b = 0; b < in.size(); ++b) {
+      if (in[b].size() != out[b].size())
+        throw Failure(hktInvalidArgument, "all_reduce_list: in[" + std::to_string(b) + "] has " +
+                                              std::to_string(in[b].size()) + " elements, out[" + std::to_string(b) +
+                                              "] " + std::to_string(out[b].size()) + "; they must be equal");
+      from.push_back(in[b].data());
+      to.push_back(out[b].data());
+      counts.push_back(in[b].size());
+    }
+    return hktAllReduceList(from.data(), to.data(), counts.data(), counts.size(), type_of<T>(),
+                            static_cast<hktRedOp_t>(op), comm_, options);
   }
   // Of a buffer of size() equal blocks.
   template <class T, std::size_t N>

@@ -99,6 +99,41 @@ Status check_disjoint(const Table& t) {
   return {};
 }
 
+// No output shares a byte with another output, nor with an input but its own, which it may be.
+Status check_apart(const char* function, const BufferList& l) {
+  struct Output {
+    Range bytes;
+    size_t index;
+  };
+  thread_local std::vector<Output> outputs;  // kept: no allocation in the steady state
+  const size_t size = type_size(l.type);
+  const auto range = [&](const void* buf, size_t b) { return Range{address(buf), address(buf) + l.counts[b] * size}; };
+  outputs.clear();
+  for (size_t b = 0; b < l.buffers; ++b)
+    if (l.counts[b] != 0) outputs.push_back({range(l.out[b], b), b});
+  const auto before = [](const Output& x, const Output& y) { return x.bytes.begin < y.bytes.begin; };
+  if (!std::is_sorted(outputs.begin(), outputs.end(), before)) std::sort(outputs.begin(), outputs.end(), before);
+  for (size_t i = 1; i < outputs.size(); ++i) {
+    const Output &a = outputs[i - 1], &b = outputs[i];
+    if (const uint64_t bytes = overlap(a.bytes, b.bytes); bytes != 0)
+      return error(hktInvalidArgument, "%s: recvbufs[%zu] and recvbufs[%zu] overlap by %llu bytes", function,
+                   std::min(a.index, b.index), std::max(a.index, b.index), static_cast<Wide>(bytes));
+  }
+  for (size_t b = 0; b < l.buffers; ++b) {
+    if (l.counts[b] == 0 || l.in[b] == l.out[b]) continue;
+    const Range in = range(l.in[b], b);
+    // Outputs are apart from each other, so their ends ascend as well.
+    const auto first =
+        std::partition_point(outputs.begin(), outputs.end(), [&](const Output& o) { return o.bytes.end <= in.begin; });
+    if (first == outputs.end()) continue;
+    if (const uint64_t bytes = overlap(in, first->bytes); bytes != 0)
+      return error(hktInvalidArgument, "%s: sendbufs[%zu] and recvbufs[%zu] overlap by %llu bytes; %s", function, b,
+                   first->index, static_cast<Wide>(bytes),
+                   first->index == b ? "they must be equal (in place) or disjoint" : "they must be disjoint");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status explain_buffers(const char* function, const Data& d, const Uses& u) {
@@ -155,6 +190,29 @@ Status check_blocks(const char* function, Collective collective, const BlockData
   }
   // Blocks that are only read may share bytes, unless the result goes into one of them.
   return t.receives || in_place_here ? check_disjoint(t) : Status{};
+}
+
+Status check_list(const char* function, const BufferList& l) {
+  HKT_TRY(check_type(function, l.type));
+  if (l.buffers == 0) return {};
+  if (l.buffers > UINT32_MAX)
+    return error(hktInvalidArgument, "%s: nbufs is %zu, must be at most %u", function, l.buffers, UINT32_MAX);
+  HKT_TRY(check_pointer(function, "sendbufs", l.in));
+  HKT_TRY(check_pointer(function, "recvbufs", l.out));
+  HKT_TRY(check_pointer(function, "counts", l.counts));
+  const uint64_t size = type_size(l.type), most = static_cast<uint64_t>(INT64_MAX) / size;
+  uint64_t total = 0;
+  for (size_t b = 0; b < l.buffers; ++b) {
+    const uint64_t count = l.counts[b];
+    if (count > most - total)
+      return error(hktInvalidArgument, "%s: counts[%zu] is %llu of %s: with it, all buffers overflow 63 bits of bytes",
+                   function, b, static_cast<Wide>(count), type_name(l.type));
+    total += count;
+    if (count != 0 && (l.in[b] == nullptr || l.out[b] == nullptr))
+      return error(hktInvalidArgument, "%s: %s[%zu] is null, and counts[%zu] is %llu", function,
+                   l.in[b] == nullptr ? "sendbufs" : "recvbufs", b, b, static_cast<Wide>(count));
+  }
+  return check_apart(function, l);
 }
 
 Status check_root(const char* function, int root, int nranks) {

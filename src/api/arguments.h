@@ -6,6 +6,7 @@
 
 #include "api/handle.h"
 #include "base/types.h"
+#include "comm/fused.h"
 #include "schedule/collective.h"
 
 namespace hocket {
@@ -52,6 +53,9 @@ inline Status check_buffers(const char* function, const Data& data, const Uses& 
 
 // Blocks by a table: one entry for each of `nranks` ranks.
 Status check_blocks(const char* function, Collective collective, const BlockData& data, int nranks, int rank);
+
+// Buffers by a list.
+Status check_list(const char* function, const BufferList& list);
 
 Status check_root(const char* function, int root, int nranks);
 // Of a built-in operation.

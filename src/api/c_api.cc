@@ -69,6 +69,20 @@ hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDa
   });
 }
 
+hktResult_t hktAllReduceList(const void* const* sendbufs, void* const* recvbufs, const size_t* counts, size_t nbufs,
+                             hktDataType_t type, hktRedOp_t op, hktComm_t comm, const hktCallOptions_t* options) {
+  return guarded(__func__, [&]() -> Status {
+    const char* const function = "hktAllReduceList";
+    const BufferList list{sendbufs, recvbufs, counts, nbufs, type};
+    if (!usable(comm)) return unusable(function, comm);
+    HKT_TRY(check_list(function, list));
+    HKT_TRY(check_op(function, type, op));
+    CallOptions o;
+    if (options != nullptr) HKT_TRY(read_options(function, options, o));
+    return all_reduce_list(*comm->comm, list, op, o);
+  });
+}
+
 hktResult_t hktBroadcast(const void* sendbuf, void* recvbuf, size_t count, hktDataType_t type, int root, hktComm_t comm,
                          const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {

@@ -5,6 +5,7 @@
 #include "comm/outstanding.h"
 #include "comm/reproducible.h"
 #include "comm/thread.h"
+#include "schedule/collective.h"
 
 namespace hocket {
 
@@ -68,7 +69,9 @@ Status Communicator::queue(Order& order, const CallOptions& options) {
 Status Communicator::sum_reproducibly(Order& order, const CallOptions& options) {
   const std::shared_ptr<ReproducibleSums> stages = spare<ReproducibleSums>();
   stages->begin(order, static_cast<uint32_t>(parts_.rank), static_cast<uint32_t>(parts_.nranks));
-  for (Order run : {stages->largest_codes(), stages->largest_sums()}) HKT_TRY(choose(run.record, run.call));
+  if (layout(static_cast<Collective>(order.record.collective)) == Layout::round_major)
+    stages->append(order.call.in, order.call.out, order.call.elems);
+  HKT_TRY(stages->ready(*this));
   return issue(std::move(order), stages, options);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/types.h"
+#include "comm/communicator.h"
 #include "schedule/collective.h"
 
 namespace hocket {
@@ -59,42 +60,72 @@ void ReproducibleSums::begin(const Order& call, uint32_t rank, uint32_t n) {
   record_ = call.record;
   call_ = call.call;
   rank_ = rank;
-  floats_ = call_.elems * kind_.parts;
+  vector_.clear();
+  floats_ = 0;
+  next_part_ = 0;
+  next_first_ = 0;
   counts_.clear();
   displs_.clear();
+  const uint64_t block = call_.elems * kind_.parts;
   for (uint32_t r = 0; r < n && layout(static_cast<Collective>(record_.collective)) == Layout::blocks; ++r) {
-    counts_.push_back(call_.counts != nullptr ? call_.counts[r] * kind_.parts : floats_);
-    displs_.push_back(call_.counts != nullptr ? call_.displs[r] * kind_.parts : r * floats_);
+    counts_.push_back(call_.counts != nullptr ? call_.counts[r] * kind_.parts : block);
+    displs_.push_back(call_.counts != nullptr ? call_.displs[r] * kind_.parts : r * block);
+    floats_ = std::max(floats_, counts_.back());
   }
-  call_.counts = call_.displs = nullptr;
   // Every rank has a share in each piece, so that all of them are busy.
   step_ = kPiece / kind_.limbs / (blocks() ? n : 1);
   step_ = std::max<uint64_t>(step_ - step_ % kind_.parts, kind_.parts);
   stage_ = Stage::codes;
   at_ = 0;
+}
+
+void ReproducibleSums::append(const void* in, void* out, uint64_t elems) {
+  if (elems == 0) return;
+  const uint64_t floats = elems * kind_.parts;
+  vector_.push_back({static_cast<const unsigned char*>(in), static_cast<unsigned char*>(out), 0, floats});
+  floats_ += floats;
+}
+
+Status ReproducibleSums::ready(Communicator& comm) {
   lay_out();
   capacity_ = piece_;
+  for (Order run : {codes_run(piece_), sums_run()}) HKT_TRY(comm.choose(run.record, run.call));
+  return {};
+}
+
+// Of `whole`, as much of what is left from `first` on as the piece takes.
+void ReproducibleSums::add(const Part& whole, uint64_t first) {
+  Part p = whole;
+  p.at = piece_;
+  p.floats = std::min(whole.floats > first ? whole.floats - first : 0, step_ - (blocks() ? 0 : piece_));
+  if (p.floats != 0) {
+    p.in += first * kind_.float_size;
+    if (p.out != nullptr) p.out += first * kind_.float_size;
+  }
+  parts_.push_back(p);
+  piece_ += p.floats;
 }
 
 // The piece that begins at at_.
 void ReproducibleSums::lay_out() {
-  const auto* const in = static_cast<const unsigned char*>(call_.in);
   parts_.clear();
   limbs_.clear();
   limb_displs_.clear();
   piece_ = 0;
-  const auto add = [&](uint64_t first, uint64_t count) {
-    const uint64_t left = count > at_ ? count - at_ : 0;
-    const uint64_t floats = std::min(left, step_);
-    parts_.push_back({floats != 0 ? in + (first + at_) * kind_.float_size : in, piece_, floats});
-    if (blocks()) {
-      limbs_.push_back(floats * kind_.limbs);
-      limb_displs_.push_back(piece_ * kind_.limbs);
-    }
-    piece_ += floats;
-  };
-  if (!blocks()) add(0, floats_);
-  for (size_t r = 0; r < counts_.size(); ++r) add(displs_[r], counts_[r]);
+  for (uint32_t r = 0; r < counts_.size(); ++r) {
+    const auto* const in = static_cast<const unsigned char*>(call_.in);
+    auto* const out = r == rank_ ? static_cast<unsigned char*>(call_.out) : nullptr;
+    add({counts_[r] != 0 ? in + displs_[r] * kind_.float_size : in, out, 0, counts_[r]}, at_);
+    limbs_.push_back(parts_.back().floats * kind_.limbs);
+    limb_displs_.push_back(parts_.back().at * kind_.limbs);
+  }
+  while (next_part_ < vector_.size() && piece_ < step_) {
+    add(vector_[next_part_], next_first_);
+    next_first_ += parts_.back().floats;
+    if (next_first_ < vector_[next_part_].floats) break;
+    ++next_part_;
+    next_first_ = 0;
+  }
 }
 
 Order ReproducibleSums::codes_run(uint64_t floats) const {
@@ -160,13 +191,10 @@ void ReproducibleSums::quantise() {
   for (const Part& p : parts_) kind_.quantise(sums_ + p.at * kind_.limbs, operands(p), codes(p.at), p.floats);
 }
 
-// Of the vector, or of this rank's block, if it gets one.
 void ReproducibleSums::round() {
-  if (call_.out == nullptr) return;
-  const Part& mine = parts_[blocks() ? rank_ : 0];
-  if (mine.floats == 0) return;
-  kind_.round(static_cast<unsigned char*>(call_.out) + at_ * kind_.float_size, sums_ + mine.at * kind_.limbs,
-              codes(mine.at), mine.floats, call_.divisor);
+  for (const Part& p : parts_)
+    if (p.out != nullptr && p.floats != 0)
+      kind_.round(p.out, sums_ + p.at * kind_.limbs, codes(p.at), p.floats, call_.divisor);
 }
 
 }  // namespace hocket

@@ -11,6 +11,8 @@
 
 namespace hocket {
 
+class Communicator;
+
 // Whether a call needs these stages on a communicator with determinism R4: it sums floats.
 bool sums_floats(const CallRecord& record);
 // Why a call cannot be made on a communicator with determinism R4.
@@ -18,25 +20,28 @@ Status check_reproducible(const CallRecord& record);
 
 class ReproducibleSums final : public Stages {
  public:
-  // Of this rank of n; `call` is an order of a call that sums_floats(): an all-reduce, reduce or reduce-scatter.
+  // Of this rank of n; `call` is an order of a call that sums_floats(): an all-reduce, reduce or reduce-scatter. The
+  // vector of the first two follows in parts, if only one.
   void begin(const Order& call, uint32_t rank, uint32_t n);
-  // Its largest runs, without data.
-  Order largest_codes() const { return codes_run(capacity_); }
-  Order largest_sums() const { return sums_run(); }
+  void append(const void* in, void* out, uint64_t elems);
+  // There are no more. An error is the call's: there are no plans for its runs.
+  Status ready(Communicator& comm);
 
   bool next(Order& run, Staging& staging) override;
 
  private:
   enum class Stage : uint8_t { codes, sums, results };
-  // What a piece has of the vector, or of a block. In floats.
+  // What is in one place in memory: a part of the vector or of a piece, a block of a piece. Lengths are in floats.
   struct Part {
     const unsigned char* in;
-    uint64_t at;  // in the piece
+    unsigned char* out;  // null: this rank does not get it
+    uint64_t at;         // in the piece
     uint64_t floats;
   };
 
   bool blocks() const { return !counts_.empty(); }
   void lay_out();
+  void add(const Part& whole, uint64_t first);
   void classify(Staging& staging);
   void quantise();
   void round();
@@ -52,6 +57,7 @@ class ReproducibleSums final : public Stages {
   Call call_;          // the same; its tables are copied
   uint32_t rank_ = 0;
   std::vector<uint64_t> counts_, displs_;  // floats: of each rank's block; empty: a vector
+  std::vector<Part> vector_;               // else; what is empty is left out
   uint64_t floats_ = 0;                    // of the vector or of the largest block
   uint64_t step_ = 0;                      // a piece's share of them
   uint64_t capacity_ = 0;                  // floats of the largest piece, the first one
@@ -60,6 +66,8 @@ class ReproducibleSums final : public Stages {
   uint64_t at_ = 0;  // of the piece at hand: where in the vector or in each block it begins
   std::vector<Part> parts_;
   uint64_t piece_ = 0;                         // floats
+  size_t next_part_ = 0;                       // of the vector: where the next piece begins
+  uint64_t next_first_ = 0;                    // in it
   std::vector<uint64_t> limbs_, limb_displs_;  // blocks: the table of the run of sums
   int64_t* sums_ = nullptr;                    // staging memory, from here on
   unsigned char *codes_ = nullptr, *scaled_ = nullptr;

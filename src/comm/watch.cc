@@ -49,6 +49,10 @@ std::string describe(const CallRecord& call) {
       return format("%s(%s, root %u)",
                     static_cast<Meeting>(call.collective) == Meeting::gather_v ? "gather_v" : "scatter_v",
                     type_name(static_cast<hktDataType_t>(call.type)), call.root);
+    case Meeting::all_reduce_list:
+      return format("all_reduce_list(%u buffers, count %llu, %s, table %08x, %s)", call.root,
+                    static_cast<unsigned long long>(call.count), type_name(static_cast<hktDataType_t>(call.type)),
+                    call.table, operation_name(call.op).c_str());
   }
   if (call.collective >= kCollectives) return "an unknown collective";
   const auto collective = static_cast<Collective>(call.collective);

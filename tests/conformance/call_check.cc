@@ -316,6 +316,9 @@ Status Attempt::issue(const CallOptions& options) {
   return status;
 }
 
+const void* Attempt::in() const { return state_->from; }
+void* Attempt::out() const { return state_->to; }
+
 void Attempt::judge() const {
   const State& s = *state_;
   ASSERT_EQ(s.in, s.in_before) << to_string(s.t) << ": rank " << s.comm.rank() << ": the input was changed";

@@ -43,6 +43,9 @@ class Attempt {
   ~Attempt();
   // The table that the call gets is overwritten as soon as it has returned.
   Status issue(const CallOptions& options = {});
+  // The buffers, for a call that is made in another way.
+  const void* in() const;
+  void* out() const;
   // When it is done. Failures are GoogleTest's.
   void judge() const;
 

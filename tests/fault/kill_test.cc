@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <csignal>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -43,7 +44,7 @@ class Caller {
       : which_(which), count_(count), in_(count * static_cast<size_t>(nranks), 1.0f), out_(in_) {
     for (int r = 0; r < nranks; ++r) counts_.push_back(r == 0 ? 0 : count);
   }
-  static constexpr uint32_t kCollectives = 11;
+  static constexpr uint32_t kCollectives = 12;
 
   hktResult_t call(hktComm_t comm) {
     const int n = static_cast<int>(counts_.size()), root = calls_++ % n;
@@ -70,12 +71,26 @@ class Caller {
         return hktScatter(in, out, count_, hktFloat32, root, comm, nullptr);
       case 9:
         return hktAllGatherV(in, out, counts_.data(), nullptr, hktFloat32, comm, nullptr);
+      case 10:
+        return list(comm);
       default:
         return hktReduceScatterV(in, out, counts_.data(), nullptr, hktFloat32, hktSum, comm, nullptr);
     }
   }
 
  private:
+  // Seven pieces: of the largest count, large ones and packed ones.
+  hktResult_t list(hktComm_t comm) {
+    std::vector<const void*> in;
+    std::vector<void*> out;
+    std::vector<size_t> counts;
+    for (size_t at = 0, b = 1; at < count_; at += counts.back(), ++b) {
+      counts.push_back(b == 7 ? count_ - at : std::min(count_ - at, b * count_ / 28));
+      in.push_back(&in_[at]);
+      out.push_back(&out_[at]);
+    }
+    return hktAllReduceList(in.data(), out.data(), counts.data(), counts.size(), hktFloat32, hktMax, comm, nullptr);
+  }
   const uint32_t which_;
   const size_t count_;
   int calls_ = 0;

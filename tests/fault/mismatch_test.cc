@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/deadline.h"
+#include "comm/fused.h"
 #include "inprocess/world.h"
 
 namespace hocket::test {
@@ -71,6 +72,15 @@ std::function<Status(Communicator&)> by_table(Collective collective, size_t firs
   };
 }
 
+std::function<Status(Communicator&)> list(const std::vector<size_t>& counts, hktRedOp_t op = hktSum) {
+  return [=](Communicator& c) {
+    std::vector<float> data = buffer();
+    std::vector<void*> bufs;
+    for (size_t b = 0, at = 0; b < counts.size(); at += counts[b++] + 1) bufs.push_back(&data[at]);
+    return all_reduce_list(c, {bufs.data(), bufs.data(), counts.data(), counts.size(), hktFloat32}, op);
+  };
+}
+
 std::vector<Mismatch> matrix() {
   const auto sum = [](Communicator& c) { return all_reduce(c, 100, hktFloat32, hktSum); };
   const auto from0 = [](Communicator& c) { return cast(c, 100, hktFloat32, 0); };
@@ -118,6 +128,14 @@ std::vector<Mismatch> matrix() {
        "all_gather_v(count ", " in all, float, table "},
       {"table_or_not", by_table(Collective::all_gather, 100), call({Collective::all_gather}), "all_gather_v(count ",
        "all_gather(count 100, float)"},
+      {"lists", list({10, 20, 70}), list({10, 21, 69}), "all_reduce_list(3 buffers, count 100, float, table ",
+       "all_reduce_list(3 buffers, count 100, float, table "},
+      {"shorter_list", list({100}), list({100, 0}), "1 buffers", "2 buffers"},
+      {"list_order", list({10, 20}), list({20, 10}), "table ", "2 buffers, count 30"},
+      {"list_op", list({10, 20}, hktMax), list({10, 20}), "max", "sum"},
+      {"empty_list", list({}), list({10, 20}), "0 buffers, count 0", "2 buffers, count 30"},
+      {"list_or_one", list({100}), sum, "all_reduce_list(1 buffers, count 100, float, table ",
+       "all_reduce(count 100, float, sum)"},
   };
 }
 

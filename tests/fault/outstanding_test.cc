@@ -18,20 +18,23 @@ using Clock = std::chrono::steady_clock;
 
 // Rank 1 dies in the middle; what the others have issued needs it, directly or through others.
 void survivor(hktComm_t comm, int rank) {
-  std::vector<float> sum(300'000, 1), in(300'000), out(300'000);
-  hktRequest_t r[4] = {};
+  std::vector<float> sum(300'000, 1), in(300'000), out(300'000), small(30'000), other(30'000);
+  hktRequest_t r[5] = {};
   const auto into = [&](int i) {
     hktCallOptions_t o = HKT_CALL_OPTIONS_INITIALIZER;
     o.request = &r[i];
     return o;
   };
-  const hktCallOptions_t o[4] = {into(0), into(1), into(2), into(3)};
+  const hktCallOptions_t o[5] = {into(0), into(1), into(2), into(3), into(4)};
+  void* const list[] = {small.data(), in.data(), other.data()};
+  const size_t counts[] = {small.size(), 0, other.size()};
   EXPECT_EQ(hktRecv(in.data(), in.size(), hktFloat32, 1, 4, comm, &o[0]), hktSuccess);
   EXPECT_EQ(hktSend(out.data(), out.size(), hktFloat32, 1, 4, comm, &o[1]), hktSuccess);
   EXPECT_EQ(hktAllReduce(sum.data(), sum.data(), sum.size(), hktFloat32, hktSum, comm, &o[2]), hktSuccess);
+  EXPECT_EQ(hktAllReduceList(list, list, counts, 3, hktFloat32, hktSum, comm, &o[4]), hktSuccess);
   EXPECT_EQ(hktBarrier(comm, &o[3]), hktSuccess);
   const auto start = Clock::now();
-  for (const int i : {3, 0, 1, 2}) {
+  for (const int i : {3, 0, 1, 2, 4}) {
     const hktResult_t result = hktRequestWait(&r[i]);
     EXPECT_EQ(result, hktRemoteError) << "rank " << rank << " request " << i << ": " << hktGetLastError();
     EXPECT_NE(std::string(hktGetLastError()).find("rank 1"), std::string::npos) << hktGetLastError();

@@ -6,6 +6,7 @@
 
 #include "base/types.h"
 #include "comm/children.h"
+#include "comm/fused.h"
 #include "inprocess/world.h"
 #include "unit/kernels_reference.h"
 
@@ -121,6 +122,19 @@ uint64_t reduce_scatter_v_differs(Communicator& comm, const Data& d, Range range
   return differing(d, out, {range.first + mine, counts[me]});
 }
 
+// The range as a list of two buffers, in the other order: fused or not, an element's bits are the same.
+uint64_t list_differs(Communicator& comm, const Data& d, Range range) {
+  const Bytes in = part(d, comm.rank(), range);
+  Bytes out(in.size());
+  const uint64_t half = range.count / 2 * d.size();
+  const void* ins[] = {in.data() + half, in.data()};
+  void* outs[] = {out.data() + half, out.data()};
+  const size_t counts[] = {range.count - range.count / 2, range.count / 2};
+  const Status s = all_reduce_list(comm, {ins, outs, counts, 2, d.type}, d.op);
+  EXPECT_TRUE(s.ok()) << s.error().text;
+  return differing(d, out, range);
+}
+
 // All collectives that reduce, over all ranges.
 uint64_t all_differ(Communicator& comm, const Data& d) {
   uint64_t wrong = 0;
@@ -129,7 +143,7 @@ uint64_t all_differ(Communicator& comm, const Data& d) {
     wrong += all_reduce_differs(comm, d, range, false) + all_reduce_differs(comm, d, range, true);
     wrong += reduce_differs(comm, d, range, root++ % comm.size());
     wrong += reduce_scatter_differs(comm, d, range, false) + reduce_scatter_differs(comm, d, range, true);
-    wrong += reduce_scatter_v_differs(comm, d, range);
+    wrong += reduce_scatter_v_differs(comm, d, range) + list_differs(comm, d, range);
   }
   return wrong;
 }

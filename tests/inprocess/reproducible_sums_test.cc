@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/types.h"
+#include "comm/fused.h"
 #include "inprocess/calls.h"
 #include "kernels/reproducible.h"
 #include "unit/kernels_reference.h"
@@ -217,6 +218,35 @@ TEST(ReproducibleSums, ByRequestsAndInGroups) {
       EXPECT_EQ(one, 4);
     }
   });
+}
+
+// Buffers as a fused call has them: some empty, some that share a piece, one that lies in several.
+TEST(ReproducibleSums, OfAListOfBuffers) {
+  for (const hktDataType_t type : {hktFloat32, hktComplex64}) {
+    const Data d = make_data(3, type, hktSum, 160'000, 0);
+    run_world(r4(3, kPlaces[0], ""), [&](Communicator& comm, int rank) {
+      const Bytes& in = d.in[static_cast<size_t>(rank)];
+      Bytes out(in.size());
+      std::vector<const void*> ins;
+      std::vector<void*> outs;
+      std::vector<size_t> counts;
+      uint64_t at = 0;
+      for (const uint64_t count :
+           {uint64_t{0}, uint64_t{1}, uint64_t{999}, uint64_t{150'000}, uint64_t{0}, uint64_t{9'000}}) {
+        ins.push_back(&in[at * d.size()]);
+        outs.push_back(&out[at * d.size()]);
+        counts.push_back(count);
+        at += count;
+      }
+      ASSERT_EQ(at, d.elems);
+      good(all_reduce_list(comm, {ins.data(), outs.data(), counts.data(), counts.size(), type}, hktSum));
+      EXPECT_EQ(differing(d, out.data(), 0, d.elems), 0u);
+      out = in;
+      good(all_reduce_list(comm, {outs.data(), outs.data(), counts.data(), counts.size(), type}, hktSum));
+      EXPECT_EQ(differing(d, out.data(), 0, d.elems), 0u) << "in place";
+      good(all_reduce_list(comm, {nullptr, nullptr, nullptr, 0, type}, hktSum));
+    });
+  }
 }
 
 // Scalars apply before the sum; each product is rounded to the type, as it is without R4.
