@@ -77,6 +77,8 @@ void ReproducibleSums::begin(const Order& call, uint32_t rank, uint32_t n) {
   step_ = std::max<uint64_t>(step_ - step_ % kind_.parts, kind_.parts);
   stage_ = Stage::codes;
   at_ = 0;
+  sums_ = nullptr;
+  codes_ = scaled_ = nullptr;
 }
 
 void ReproducibleSums::append(const void* in, void* out, uint64_t elems) {

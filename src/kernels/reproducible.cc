@@ -1,8 +1,7 @@
 #include "kernels/reproducible.h"
 
 #include "kernels/targets.h"
-// Highway compiles this file once per target: everything but the part under HWY_ONCE. The loops are plain C++, which
-// compilers turn into SIMD where the integers have one limb.
+// Highway compiles this file once per target: everything but the part under HWY_ONCE.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/reproducible.cc"
 #include "hwy/foreach_target.h"
@@ -13,6 +12,7 @@
 
 #include "base/types.h"
 #include "hwy/highway.h"
+#include "kernels/fold-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hocket::kernels::HWY_NAMESPACE {
@@ -43,10 +43,10 @@ struct Format {
   // Of an operand's magnitude, and how many of these lie below the unit of one that has the sum's code.
   static constexpr int kBits = kLimbBits * kLimbs, kBelow = kBits - kMantissa - 1;
 };
-using Float16 = Format<uint16_t, 10, 5, 1>;
-using Bfloat16 = Format<uint16_t, 7, 8, 1>;
-using Float32 = Format<uint32_t, 23, 8, 1>;
-using Float64 = Format<uint64_t, 52, 11, 2>;
+using Half = Format<uint16_t, 10, 5, 1>;
+using Brain = Format<uint16_t, 7, 8, 1>;
+using Single = Format<uint32_t, 23, 8, 1>;
+using Double = Format<uint64_t, 52, 11, 2>;
 
 // From any alignment.
 template <class F>
@@ -79,40 +79,89 @@ HWY_INLINE uint64_t kind_of(typename F::Bits bits) {
   return exponent_of<F>(bits) == F::kSpecial ? kind : 0;
 }
 
+// `value` or its two's complement, without a branch that would be taken half of the time.
+template <class Wide>
+HWY_INLINE Wide negate_if(Wide value, bool negative) {
+  const Wide all = Wide{0} - static_cast<Wide>(negative);
+  return (value ^ all) - all;
+}
+
+// `code` is that of a finite sum.
 template <class F>
 HWY_INLINE typename F::Wide integer_of(typename F::Bits bits, int code) {
   using Wide = typename F::Wide;
   constexpr Wide one = 1;
   const int e = exponent_of<F>(bits);
   const auto mantissa = static_cast<Wide>(bits & F::kMantissaMask);
-  const Wide significand = mantissa | (e != 0 ? one << F::kMantissa : Wide{0});
+  const Wide exact = (mantissa | static_cast<Wide>(e != 0) << F::kMantissa) << F::kBelow;
   const int orders = (code > 1 ? code : 1) - (e > 1 ? e : 1);
   const int shift = orders > F::kBits ? F::kBits + 1 : orders;  // all beyond is less than half a unit
-  const Wide exact = significand << F::kBelow;
   // Adds half a unit, less a bit if the result would be odd otherwise.
-  const Wide even = ~(exact >> shift) & one;
-  const Wide half = ((one << shift) >> 1) - (shift != 0 ? even : Wide{0});
-  const Wide magnitude = (exact + half) >> shift;
-  return (bits & F::kSign) != 0 ? Wide{0} - magnitude : magnitude;
+  const Wide even = ~(exact >> shift) & static_cast<Wide>(shift != 0);
+  const Wide magnitude = (exact + ((one << shift) >> 1) - even) >> shift;
+  return negate_if(magnitude, (bits & F::kSign) != 0);
+}
+
+// The same for vectors of one limb, by each_vector.
+template <class F>
+struct IntegersAt {
+  int64_t* sums;
+  const unsigned char* from;
+  const typename F::Code* codes;
+
+  template <class D>  // of uint64_t
+  HWY_INLINE void operator()(D d, uint64_t i) const {
+    const hn::Rebind<uint32_t, D> narrow;
+    const auto bits =
+        load_narrow(narrow, reinterpret_cast<const typename F::Bits*>(from + i * sizeof(typename F::Bits)));
+    const auto code = load_narrow(narrow, codes + i);
+    const auto one = hn::Set(narrow, 1);
+    const auto e = hn::And(hn::ShiftRight<F::kMantissa>(bits), hn::Set(narrow, F::kSpecial));
+    const auto leading = hn::ShiftLeft<F::kMantissa>(hn::Min(e, one));
+    const auto significand = hn::Or(hn::And(bits, hn::Set(narrow, F::kMantissaMask)), leading);
+    const auto orders = hn::Min(hn::Sub(hn::Max(code, one), hn::Max(e, one)), hn::Set(narrow, F::kBits + 1));
+
+    const auto exact = hn::ShiftLeft<F::kBelow>(hn::PromoteTo(d, significand));
+    const auto shift = hn::PromoteTo(d, orders);
+    const auto even = hn::AndNot(hn::Shr(exact, shift), hn::PromoteTo(d, hn::Min(orders, one)));
+    const auto half = hn::ShiftRight<1>(hn::Shl(hn::Set(d, 1), shift));
+    const auto magnitude = hn::Shr(hn::Add(exact, hn::Sub(half, even)), shift);
+    const auto sign = hn::PromoteTo(d, hn::ShiftRight<8 * sizeof(typename F::Bits) - 1>(bits));
+    const auto all = hn::Sub(hn::Zero(d), sign);
+    hn::StoreU(hn::Sub(hn::Xor(magnitude, all), all), d, reinterpret_cast<uint64_t*>(sums + i));
+  }
+
+  template <class D, class T>
+  static HWY_INLINE hn::Vec<D> load_narrow(D d, const T* at) {
+    const auto v = hn::LoadU(hn::Rebind<T, D>(), at);
+    if constexpr (sizeof(T) == 4) {
+      return v;
+    } else {
+      return hn::PromoteTo(d, v);
+    }
+  }
+};
+
+template <class F>
+HWY_INLINE void put(int64_t* sums, uint64_t i, typename F::Wide value) {
+  if constexpr (F::kLimbs == 1) {
+    sums[i] = static_cast<int64_t>(value);
+  } else {  // the upper one has the sign
+    sums[2 * i] = static_cast<int64_t>(static_cast<uint64_t>(value) & ((uint64_t{1} << kLimbBits) - 1));
+    sums[2 * i + 1] = static_cast<int64_t>(static_cast<uint64_t>(value >> kLimbBits));
+  }
 }
 
 template <class F>
 void quantise(int64_t* sums, const void* from, const void* codes_at, uint64_t floats) {
   const auto* const codes = static_cast<const typename F::Code*>(codes_at);
-  for (uint64_t i = 0; i < floats; ++i) {
-    const int code = codes[i];
-    const auto bits = load<F>(from, i);
-    const auto number = integer_of<F>(bits, code);
-    const auto value = code == F::kSpecial ? kind_of<F>(bits) : number;
-    if constexpr (F::kLimbs == 1) {
-      sums[i] = static_cast<int64_t>(value);
-    } else {  // the upper one has the sign
-      const auto lower = static_cast<uint64_t>(value) & ((uint64_t{1} << kLimbBits) - 1);
-      const auto upper = static_cast<uint64_t>(value >> kLimbBits);
-      sums[2 * i] = static_cast<int64_t>(lower);
-      sums[2 * i + 1] = static_cast<int64_t>(upper);
-    }
+  if constexpr (F::kLimbs == 1) {
+    each_vector<Integer<uint64_t>>(IntegersAt<F>{sums, static_cast<const unsigned char*>(from), codes}, 0, floats);
+  } else {
+    for (uint64_t i = 0; i < floats; ++i) put<F>(sums, i, integer_of<F>(load<F>(from, i), codes[i]));
   }
+  for (uint64_t i = 0; i < floats; ++i)
+    if (codes[i] == F::kSpecial) put<F>(sums, i, kind_of<F>(load<F>(from, i)));
 }
 
 HWY_INLINE int leading_zeros(uint64_t x) { return std::countl_zero(x); }
@@ -134,6 +183,8 @@ HWY_INLINE typename F::Bits nearest(typename F::Wide magnitude, int unit, uint32
   };
   lift();
   bool inexact = false;
+  unit -= std::countr_zero(divisor);
+  divisor >>= std::countr_zero(divisor);
   if (divisor > 1) {  // of 2^62 and more by at most 2^20: enough bits are left
     const Wide quotient = magnitude / divisor;
     inexact = quotient * divisor != magnitude;
@@ -146,7 +197,8 @@ HWY_INLINE typename F::Bits nearest(typename F::Wide magnitude, int unit, uint32
   if (drop > top + 1) return 0;                   // less than half of the least subnormal number
   const Wide rest = magnitude & ((one << drop) - 1), half = one << (drop - 1);
   Wide result = magnitude >> drop;
-  if (rest > half || (rest == half && (inexact || (result & 1) != 0))) ++result;
+  const auto odd = static_cast<unsigned>(result & 1);
+  result += static_cast<Wide>((rest > half ? 1u : 0u) | ((rest == half ? 1u : 0u) & (odd | (inexact ? 1u : 0u))));
   // The leading bit, if the result is normal, is one more in the exponent; so is a carry.
   result += static_cast<Wide>(normal - F::kLeast) << F::kMantissa;
   return result < F::kInfinity ? static_cast<typename F::Bits>(result) : F::kInfinity;
@@ -177,7 +229,7 @@ void round(void* to, const int64_t* sums, const void* codes_at, uint64_t floats,
       result = result_of_kinds<F>(static_cast<uint64_t>(limbs[0]));
     else if (sum != 0)
       result = static_cast<typename F::Bits>(
-          nearest<F>(negative ? 0 - sum : sum, code - 1 + F::kLeast - F::kMantissa - F::kBelow, divisor) |
+          nearest<F>(negate_if(sum, negative), code - 1 + F::kLeast - F::kMantissa - F::kBelow, divisor) |
           (negative ? F::kSign : 0));
     std::memcpy(dst + i * sizeof result, &result, sizeof result);
   }
@@ -197,17 +249,17 @@ ReproducibleSum sum_of(uint32_t parts) {
 ReproducibleSum find_reproducible_sum(hktDataType_t type) {
   switch (type) {
     case hktFloat16:
-      return sum_of<Float16>(1);
+      return sum_of<Half>(1);
     case hktBfloat16:
-      return sum_of<Bfloat16>(1);
+      return sum_of<Brain>(1);
     case hktFloat32:
-      return sum_of<Float32>(1);
+      return sum_of<Single>(1);
     case hktFloat64:
-      return sum_of<Float64>(1);
+      return sum_of<Double>(1);
     case hktComplex64:
-      return sum_of<Float32>(2);
+      return sum_of<Single>(2);
     case hktComplex128:
-      return sum_of<Float64>(2);
+      return sum_of<Double>(2);
     default:
       return {};
   }

@@ -230,6 +230,33 @@ TEST(Determinism, RanksThatDisagreeAreToldSo) {
   }
 }
 
+TEST(Determinism, TheEnvironmentSaysItWhereTheCallerDoesNot) {
+  const auto made = [](const CommSettings& settings) {
+    hktUniqueId id;
+    EXPECT_TRUE(make_unique_id(&id).ok());
+    const Deadline deadline = Deadline::in_ms(30'000);
+    auto rendezvous = Rendezvous::open(id, 1, 0, deadline);
+    EXPECT_TRUE(rendezvous.ok());
+    return bring_up(**rendezvous, settings, deadline);
+  };
+  const auto is = [&](const CommSettings& settings) {
+    auto comm = made(settings);
+    EXPECT_TRUE(comm.ok()) << comm.error().text;
+    return (*comm)->parts().determinism;
+  };
+  EXPECT_EQ(is({}), HKT_DETERMINISM_R1);
+  ASSERT_EQ(setenv("HOCKET_DETERMINISM", "R3", 1), 0);
+  CommSettings r2;
+  r2.determinism = HKT_DETERMINISM_R2;
+  EXPECT_EQ(is({}), HKT_DETERMINISM_R3);
+  EXPECT_EQ(is(r2), HKT_DETERMINISM_R2);
+  ASSERT_EQ(setenv("HOCKET_DETERMINISM", "R5", 1), 0);
+  const auto wrong = made({});
+  ASSERT_EQ(unsetenv("HOCKET_DETERMINISM"), 0);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.error().text.find("HOCKET_DETERMINISM is 'R5'"), std::string::npos) << wrong.error().text;
+}
+
 TEST(Determinism, APlannerWithoutTheClassEndsBringUp) {
   for (const std::string& text : told({HKT_DETERMINISM_R3, HKT_DETERMINISM_R3}, "ring"))
     EXPECT_NE(text.find("all_reduce by ring"), std::string::npos) << text;
