@@ -12,6 +12,9 @@ namespace {
 // Integers of a piece: with the codes and what they are made of, they stay in a second-level cache, and a run of so
 // many bytes takes many times as long as one of a few.
 constexpr uint64_t kPiece = 512 * 1024 / sizeof(int64_t);
+// From so many floats on, sums are shared: below, another run costs more than it saves.
+constexpr uint64_t kShared = 4096;
+constexpr uint64_t kLine = 64;  // floats: shares begin on cache lines
 
 const char* why_not(const CallRecord& r) {
   const auto type = static_cast<hktDataType_t>(r.type);
@@ -60,6 +63,7 @@ void ReproducibleSums::begin(const Order& call, uint32_t rank, uint32_t n) {
   record_ = call.record;
   call_ = call.call;
   rank_ = rank;
+  n_ = n;
   vector_.clear();
   floats_ = 0;
   next_part_ = 0;
@@ -78,7 +82,7 @@ void ReproducibleSums::begin(const Order& call, uint32_t rank, uint32_t n) {
   stage_ = Stage::codes;
   at_ = 0;
   sums_ = nullptr;
-  codes_ = scaled_ = nullptr;
+  codes_ = scaled_ = results_ = nullptr;
 }
 
 void ReproducibleSums::append(const void* in, void* out, uint64_t elems) {
@@ -91,7 +95,9 @@ void ReproducibleSums::append(const void* in, void* out, uint64_t elems) {
 Status ReproducibleSums::ready(Communicator& comm) {
   lay_out();
   capacity_ = piece_;
-  for (Order run : {codes_run(piece_), sums_run()}) HKT_TRY(comm.choose(run.record, run.call));
+  for (Order run : {codes_run(piece_), sums_run(blocks())}) HKT_TRY(comm.choose(run.record, run.call));
+  if (!shared()) return {};
+  for (Order run : {sums_run(true), results_run()}) HKT_TRY(comm.choose(run.record, run.call));
   return {};
 }
 
@@ -128,6 +134,23 @@ void ReproducibleSums::lay_out() {
     ++next_part_;
     next_first_ = 0;
   }
+  if (shared()) share();
+}
+
+bool ReproducibleSums::shared() const {
+  return static_cast<Collective>(record_.collective) == Collective::all_reduce && n_ > 1 && piece_ >= kShared;
+}
+
+void ReproducibleSums::share() {
+  shares_.clear();
+  share_displs_.clear();
+  const auto start = [&](uint32_t r) { return r < n_ ? piece_ * r / n_ / kLine * kLine : piece_; };
+  for (uint32_t r = 0; r < n_; ++r) {
+    share_displs_.push_back(start(r));
+    shares_.push_back(start(r + 1) - start(r));
+    limbs_.push_back(shares_.back() * kind_.limbs);
+    limb_displs_.push_back(share_displs_.back() * kind_.limbs);
+  }
 }
 
 Order ReproducibleSums::codes_run(uint64_t floats) const {
@@ -136,13 +159,13 @@ Order ReproducibleSums::codes_run(uint64_t floats) const {
   return run;
 }
 
-Order ReproducibleSums::sums_run() const {
-  const auto collective = static_cast<Collective>(record_.collective);
+Order ReproducibleSums::sums_run(bool by_table) const {
+  const auto collective = by_table ? Collective::reduce_scatter : static_cast<Collective>(record_.collective);
   Order run = order(collective, hktInt64, hktSum, piece_ * kind_.limbs);
   run.record.root = record_.root;
   run.call.in = run.call.out = sums_;
   if (collective == Collective::reduce && record_.root != rank_) run.call.out = nullptr;
-  if (!blocks()) return run;
+  if (!by_table) return run;
   run.record.table = 1;  // there is one; what it is, the table of the whole call has told
   run.call.elems = *std::max_element(limbs_.begin(), limbs_.end());
   run.call.counts = limbs_.data();
@@ -152,21 +175,46 @@ Order ReproducibleSums::sums_run() const {
   return run;
 }
 
+Order ReproducibleSums::results_run() const {
+  const hktDataType_t type = kind_.float_size == 2 ? hktUint16 : kind_.float_size == 4 ? hktUint32 : hktUint64;
+  Order run = order(Collective::all_gather, type, hktSum, piece_);
+  run.call.fold = {};
+  run.record.table = 1;
+  run.call.elems = *std::max_element(shares_.begin(), shares_.end());
+  run.call.counts = shares_.data();
+  run.call.displs = share_displs_.data();
+  run.call.rank = rank_;
+  run.call.out = results_;
+  if (results_ != nullptr) run.call.in = results_ + share_displs_[rank_] * kind_.float_size;
+  return run;
+}
+
 bool ReproducibleSums::next(Order& run, Staging& staging) {
   switch (stage_) {
     case Stage::codes:
       break;
     case Stage::sums:
       quantise();
-      run = sums_run();
+      run = sums_run(blocks() || shared());
       stage_ = Stage::results;
       return true;
     case Stage::results:
+      if (shared()) {
+        round_share();
+        run = results_run();
+        stage_ = Stage::copies;
+        return true;
+      }
       round();
-      at_ += step_;
-      if (at_ >= floats_) return false;
-      lay_out();
       break;
+    case Stage::copies:
+      copy_results();
+      break;
+  }
+  if (stage_ != Stage::codes) {  // a piece is done
+    at_ += step_;
+    if (at_ >= floats_) return false;
+    lay_out();
   }
   classify(staging);
   run = codes_run(piece_);
@@ -178,10 +226,12 @@ void ReproducibleSums::classify(Staging& staging) {
   const uint64_t sums = capacity_ * kind_.limbs * sizeof(int64_t);
   const uint64_t after_codes = static_cast<uint64_t>(codes(capacity_) - codes(0));
   const uint64_t scaled = call_.scale != nullptr ? capacity_ * kind_.float_size : 0;
-  unsigned char* const memory = staging.take(sums + after_codes + scaled);
+  const uint64_t results = vector_.size() > 1 ? capacity_ * kind_.float_size : 0;
+  unsigned char* const memory = staging.take(sums + after_codes + scaled + results);
   sums_ = reinterpret_cast<int64_t*>(memory);
   codes_ = memory + sums;
   scaled_ = codes_ + after_codes;
+  results_ = parts_.size() == 1 ? parts_.front().out : scaled_ + scaled;
   for (const Part& p : parts_) {
     if (call_.scale != nullptr && p.floats != 0)
       call_.scale(scaled_ + p.at * kind_.float_size, p.in, p.floats / kind_.parts, call_.scalar.data());
@@ -197,6 +247,18 @@ void ReproducibleSums::round() {
   for (const Part& p : parts_)
     if (p.out != nullptr && p.floats != 0)
       kind_.round(p.out, sums_ + p.at * kind_.limbs, codes(p.at), p.floats, call_.divisor);
+}
+
+void ReproducibleSums::round_share() {
+  const uint64_t first = share_displs_[rank_];
+  kind_.round(results_ + first * kind_.float_size, sums_ + first * kind_.limbs, codes(first), shares_[rank_],
+              call_.divisor);
+}
+
+void ReproducibleSums::copy_results() {
+  for (const Part& p : parts_)
+    if (p.out != results_ + p.at * kind_.float_size)
+      kernels::copy(p.out, results_ + p.at * kind_.float_size, p.floats * kind_.float_size, kernels::Stores::temporal);
 }
 
 }  // namespace hocket
