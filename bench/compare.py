@@ -31,6 +31,7 @@ from drivers import (  # noqa: E402
     BenchError,
     Driver,
     Machine,
+    Setting,
     build_mpi_drivers,
     install_peers,
     launch_of,
@@ -164,20 +165,20 @@ class Group:
         return answer
 
     def best_drivers(self, case, size):
-        """Each party's fastest setting at this size by the slowest of short tries, taken in turns: ranks that are not
-        bound are sometimes lucky for a while. A setting far behind after one try gets no other."""
-        chosen, tries = {}, {party: {d: [] for d in self.drivers[party].values()} for party in PARTIES}
+        """Each peer's fastest setting at this size by the slowest of short tries, taken in turns: ranks that are not
+        bound are sometimes lucky for a while. A setting far behind after one try gets no other. Hocket and the floor are
+        bound if the fastest peer is."""
+        tries = {party: {d: [] for d in self.drivers[party].values()} for party in PEERS}
         for _ in range(2 if size >= 4 * MIB else 4):
             for settings in tries.values():
                 leader = min((statistics.median(seen) for seen in settings.values() if seen), default=math.inf)
                 for driver, seen in settings.items():
                     if not seen or statistics.median(seen) <= HOPELESS * leader:
                         seen.append(self.measure(driver, case, size, self.options.ms / 2, 2)["p50_us"])
-        for party, settings in tries.items():
-            chosen[party] = min(settings, key=lambda driver: max(settings[driver]))
-        # The floor is what Hocket can reach where Hocket runs.
-        chosen["floor"] = self.drivers["floor"][chosen["hocket"].setting]
-        return chosen
+        chosen = {party: min(settings, key=lambda driver: max(settings[driver])) for party, settings in tries.items()}
+        fastest = min(chosen, key=lambda party: max(tries[party][chosen[party]]))
+        same = Setting(chosen[fastest].setting.bound, None)
+        return {**chosen, "hocket": self.drivers["hocket"][same], "floor": self.drivers["floor"][same]}
 
     def one_round(self, drivers, case, size, row):
         samples = 3 if size >= 4 * MIB else 5

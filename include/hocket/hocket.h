@@ -216,8 +216,8 @@ HKT_API hktResult_t hktCommDestroy(hktComm_t comm);
  * `type`, read now, and need not be equal on all ranks; the operation takes this type only. */
 HKT_API hktResult_t hktRedOpCreatePreMulSum(hktRedOp_t* op, const void* scalar, hktDataType_t type, hktComm_t comm);
 /* result[i] = left[i] op right[i] for i < count. `result` may be `left` or `right`, and is no other part of them.
- * Called on the thread that makes the collective or waits for anything, as often as it takes, with pieces of the vector
- * aligned to their elements if the buffers are. Must not call Hocket, nor throw. */
+ * Called on the thread that makes the collective or waits for anything, or on the progress thread, as often as it
+ * takes, with pieces of the vector aligned to their elements if the buffers are. Must not call Hocket, nor throw. */
 typedef void (*hktReduceFn)(const void* left, const void* right, void* result, size_t count, hktDataType_t type,
                             void* context);
 /* Takes every type. The operation has to be associative. commutative 0: operands are folded in the order of ranks, in
@@ -281,7 +281,8 @@ HKT_API hktResult_t hktReduceScatterV(const void* sendbuf, void* recvbuf, const 
  * copied; buffers are Hocket's until the request is done. Any number may be outstanding. Collectives of a communicator
  * are carried out one after the other in the order of issue, point-to-point messages beside them. They go on while this
  * thread is in a call: whoever waits for or tests one request, or makes a blocking call, moves all that it has
- * outstanding on all communicators. Requests may be finished in any order. */
+ * outstanding on all communicators. HOCKET_PROGRESS=thread: also while it computes, on a thread of the process's.
+ * Requests may be finished in any order. */
 /* Both free a request that is done, return its result and set *request to null. A request that has been finished
  * already, or is null, is hktInvalidArgument. */
 HKT_API hktResult_t hktRequestTest(hktRequest_t* request, int* done); /* not done: *done = 0, hktSuccess */

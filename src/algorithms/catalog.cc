@@ -2,25 +2,26 @@
 
 #include <array>
 
-#include "algorithms/all_gather_circulant.h"
 #include "algorithms/all_gather_direct.h"
 #include "algorithms/all_gather_ring.h"
 #include "algorithms/all_to_all_bruck.h"
 #include "algorithms/all_to_all_direct.h"
 #include "algorithms/all_to_all_pairwise.h"
 #include "algorithms/binomial.h"
+#include "algorithms/broadcast_circulant.h"
 #include "algorithms/chain.h"
 #include "algorithms/circulant.h"
 #include "algorithms/dissemination.h"
 #include "algorithms/double_tree.h"
 #include "algorithms/gather_binomial.h"
 #include "algorithms/gather_flat.h"
+#include "algorithms/halving_doubling.h"
+#include "algorithms/nhr.h"
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
 #include "algorithms/reduce_binomial.h"
 #include "algorithms/reduce_chain.h"
 #include "algorithms/reduce_flat.h"
-#include "algorithms/reduce_scatter_circulant.h"
 #include "algorithms/reduce_scatter_direct.h"
 #include "algorithms/reduce_scatter_ring.h"
 #include "algorithms/ring.h"
@@ -75,9 +76,14 @@ constexpr std::array kCatalog = {
     entry<TwoShot>(),
     entry<DoubleTree>(),
     entry<Circulant>(),
+    entry<HalvingDoubling>(),
+    entry<Swing>(),
+    entry<Nhr>(),
+    entry<BidirectionalRing>(),
     entry<Binomial>(),
     entry<Chain>(),
     entry<ScatterAllGather>(),
+    entry<BroadcastCirculant>(),
     entry<Dissemination>(),
     entry<ReduceFlat>(),
     entry<ReduceBinomial>(),
@@ -85,9 +91,15 @@ constexpr std::array kCatalog = {
     entry<AllGatherRing>(),
     entry<AllGatherDirect>(),
     entry<AllGatherCirculant>(),
+    entry<AllGatherNhr>(),
+    entry<AllGatherPat4>(),
+    entry<AllGatherPat1>(),
     entry<ReduceScatterRing>(),
     entry<ReduceScatterDirect>(),
     entry<ReduceScatterCirculant>(),
+    entry<ReduceScatterNhr>(),
+    entry<ReduceScatterPat4>(),
+    entry<ReduceScatterPat1>(),
     entry<AllToAllDirect>(),
     entry<AllToAllPairwise>(),
     entry<AllToAllBruck>(),

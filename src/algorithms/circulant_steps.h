@@ -14,8 +14,22 @@
 
 namespace hocket {
 
+// A Graph as graph_planners.h has it.
 struct CirculantSteps {
+  struct Text {
+    static constexpr const char* name = "circulant";
+    static constexpr const char* all_reduce_summary =
+        "2 log2 n hops, 2(n-1)/n of the vector per rank: medium and large vectors over a network, any n";
+    static constexpr const char* block_summary = "log2 n hops, n-1 blocks per rank: small and medium blocks, any n";
+  };
+  static constexpr uint32_t max_ranks = 1u << 30;
+
   uint32_t n = 1;
+
+  HKT_HD constexpr uint32_t links() const { return rounds(); }
+  HKT_HD constexpr uint32_t messages() const { return rounds(); }
+  HKT_HD constexpr uint32_t message_blocks() const { return n / 2; }
+  HKT_HD constexpr bool keeps_partials() const { return n > 2; }
 
   HKT_HD constexpr uint32_t rounds() const { return ceil_log2(n); }
   // s_k = ceil(n / 2^k), and the blocks of a message of round k.
@@ -38,8 +52,8 @@ struct CirculantSteps {
   HKT_HD constexpr uint32_t fold_from(uint32_t rank, uint32_t k) const { return wrap(rank + (n - span(k + 1)), n); }
   HKT_HD constexpr uint32_t fold_to(uint32_t rank, uint32_t k) const { return at(rank, span(k + 1)); }
 
-  // The copy: the planner has stored block 0 in out and pushed it on the first of the links, `first_out`; these are the
-  // steps after that. Round t, counted as they run, uses link first + t.
+  // The copy. Round t, counted as they run, uses link first + t.
+  HKT_HD constexpr Step copy_first(Step own, uint32_t first_out) const { return own.push(first_out); }
   HKT_HD constexpr uint32_t copy_steps() const { return n == 1 ? 0 : 2 * rounds() - 1; }
   HKT_HD constexpr Step copy(uint32_t rank, uint32_t first_in, uint32_t first_out, uint32_t i) const {
     const uint32_t t = (i + 1) / 2, k = rounds() - 1 - t;

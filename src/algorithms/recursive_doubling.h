@@ -1,8 +1,8 @@
 // Recursive doubling all-reduce: in exchange k the ranks that differ in bit k of their number swap what they have and
-// fold it. With p = 2^floor(log2 n) and n - p ranks left over, the first 2(n - p) ranks pair up: the even one folds
-// into its odd neighbour before, and gets the result after the exchanges.
+// fold it. Where n is no power of two, some ranks pair up (paired_ranks.h).
 //
-// Steps: log2 p exchanges, 2 more hops where n is no power of two. Bytes on the wire: log2 p times the vector per rank.
+// Steps: floor(log2 n) exchanges, 2 more hops where n is no power of two. Bytes on the wire: as many times the vector
+// per rank.
 // Wins for small vectors over a network.
 // Order: lower ranks first, in one binary tree over the ranks that every rank evaluates alike. All ranks get the same
 // bits, whatever the size of the vector, and the operation need not be commutative.
@@ -10,7 +10,7 @@
 // Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
 #pragma once
 
-#include "algorithms/math.h"
+#include "algorithms/paired_ranks.h"
 
 namespace hocket {
 
@@ -40,7 +40,7 @@ struct RecursiveDoubling {
       if (pair == 0) return Step{}.load(Buf::in, 0).pre().push(0);
       return Step{}.pop(0).load(Buf::in, 0, 1).pre().store(Buf::out, 0).push(1);
     }
-    const uint32_t lower_first = (number(rank) >> (i - 1)) & 1;
+    const uint32_t lower_first = (ranks().number(rank) >> (i - 1)) & 1;
     Step s = Step{}.pop(pair + i - 1).load(Buf::out, 0, lower_first).store(Buf::out, 0);
     if (i == 1 && pair == 0) s = s.load(Buf::in, 0, lower_first).pre();
     if (i < exchanges()) return s.push(pair + i);
@@ -77,21 +77,13 @@ struct RecursiveDoubling {
   HKT_HD constexpr uint32_t message_blocks() const { return n == 1 ? 0 : 1; }
 
  private:
-  enum class Role : uint8_t { folded, pair, single };
+  using Role = PairedRanks::Role;
 
-  HKT_HD constexpr uint32_t exchanges() const { return floor_log2(n); }
-  HKT_HD constexpr uint32_t left_over() const { return n - (1u << exchanges()); }
-  HKT_HD constexpr Role role(uint32_t rank) const {
-    if (rank >= 2 * left_over()) return Role::single;
-    return (rank & 1) == 0 ? Role::folded : Role::pair;
-  }
-  // Among the 2^exchanges ranks that exchange; keeps the order of ranks.
-  HKT_HD constexpr uint32_t number(uint32_t rank) const {
-    return role(rank) == Role::single ? rank - left_over() : rank / 2;
-  }
+  HKT_HD constexpr PairedRanks ranks() const { return {n}; }
+  HKT_HD constexpr uint32_t exchanges() const { return ranks().exchanges(); }
+  HKT_HD constexpr Role role(uint32_t rank) const { return ranks().role(rank); }
   HKT_HD constexpr uint32_t partner(uint32_t rank, uint32_t k) const {
-    const uint32_t v = number(rank) ^ (1u << k);
-    return v < left_over() ? 2 * v + 1 : v + left_over();
+    return ranks().rank(ranks().number(rank) ^ (1u << k));
   }
   // As many out as in: one each way with every partner and with the neighbour.
   HKT_HD constexpr uint32_t links(uint32_t rank) const {

@@ -24,6 +24,9 @@ constexpr Variable kTable[] = {
     {"HOCKET_TIMEOUT", "600", "seconds, 0.001 to 31536000", "Deadline of one collective call."},
     {"HOCKET_TRANSPORT", "auto", "auto, shm, tcp",
      "How ranks exchange data; auto takes shared memory within a host and TCP between hosts."},
+    {"HOCKET_PROGRESS", "caller", "caller, thread",
+     "Who moves calls that do not block: the caller, while it is in a call, or also a thread of the process, while the "
+     "caller computes."},
     {"HOCKET_SHM", "memfd", "memfd, devshm, off",
      "Where shared memory comes from: anonymous memory passed over a Unix socket, or files in /dev/shm."},
     {"HOCKET_HOST_ID", "", "text of at most 128 bytes",

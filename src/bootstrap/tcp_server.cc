@@ -1,18 +1,16 @@
 #include "bootstrap/tcp_server.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <csignal>
 
 #include <algorithm>
 #include <list>
 #include <optional>
 #include <set>
 #include <string>
-#include <system_error>
 #include <unordered_map>
 
 #include "base/log.h"
+#include "base/start_thread.h"
 #include "base/text.h"
 #include "bootstrap/identity.h"
 #include "bootstrap/tcp_protocol.h"
@@ -433,25 +431,6 @@ class Loop {
   Deadline linger_ = Deadline::never();
 };
 
-// Starts a thread that takes no signals: handlers of the program run on the program's own threads.
-template <class Body>
-Result<std::thread> start_thread(Body body) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
-  std::string failure;
-  try {
-    thread = std::thread(std::move(body));
-  } catch (const std::system_error& e) {
-    failure = e.what();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!thread.joinable()) return error(hktSystemError, "cannot start the rendezvous thread: %s", failure.c_str());
-  return thread;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<TcpServer>> TcpServer::start(std::vector<Fd> listeners, std::vector<Fd> members,
@@ -462,7 +441,8 @@ Result<std::unique_ptr<TcpServer>> TcpServer::start(std::vector<Fd> listeners, s
   if (!over) return std::move(over.error());
   // `over` is closed when the thread drops what it captured.
   Result<std::thread> thread =
-      start_thread([loop = Loop(std::move(listeners), std::move(members), options), stopped = std::move(stop->second),
+      start_thread("the rendezvous thread",
+                   [loop = Loop(std::move(listeners), std::move(members), options), stopped = std::move(stop->second),
                     closed_when_over = std::move(over->second)]() mutable { loop.run(stopped.get()); });
   if (!thread) return std::move(thread.error());
   std::unique_ptr<TcpServer> server(new TcpServer);
@@ -475,7 +455,8 @@ Result<std::unique_ptr<TcpServer>> TcpServer::start(std::vector<Fd> listeners, s
 Status TcpServer::start_detached(std::vector<Fd> listeners, Options options) {
   Result<std::pair<Fd, Fd>> never = socket_pair();
   if (!never) return std::move(never.error());
-  Result<std::thread> thread = start_thread([loop = Loop(std::move(listeners), {}, options),
+  Result<std::thread> thread =
+      start_thread("the rendezvous thread", [loop = Loop(std::move(listeners), {}, options),
                                              stop = std::move(*never)]() mutable { loop.run(stop.second.get()); });
   if (!thread) return std::move(thread.error());
   thread->detach();

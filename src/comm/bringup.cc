@@ -7,6 +7,7 @@
 #include "base/env.h"
 #include "bootstrap/interfaces.h"
 #include "comm/pack.h"
+#include "comm/progress.h"
 #include "comm/roster.h"
 #include "transport/shm/group.h"
 #include "transport/shm/shm_transport.h"
@@ -117,12 +118,16 @@ class BringUp {
 
 Status BringUp::exchange_members(const CommSettings& settings) {
   static constexpr std::string_view kTransports[] = {"auto", "shm", "tcp"};
+  static constexpr std::string_view kProgress[] = {"caller", "thread"};
   static constexpr std::string_view kShm[] = {"memfd", "devshm", "off"};
   HKT_ASSIGN(std::string transport, env::get_choice("HOCKET_TRANSPORT", "auto", kTransports));
   if (settings.transport) transport = *settings.transport;
   if (std::find(std::begin(kTransports), std::end(kTransports), transport) == std::end(kTransports))
     return error(hktInvalidArgument, "transport '%s' is unknown; known: auto, shm, tcp", transport.c_str());
   HKT_ASSIGN(const std::string shm, env::get_choice("HOCKET_SHM", "memfd", kShm));
+  HKT_ASSIGN(const std::string progress, env::get_choice("HOCKET_PROGRESS", "caller", kProgress));
+  parts_.progress_thread = settings.progress.value_or(progress) == "thread";
+  if (parts_.progress_thread) HKT_TRY(progress::start());
 
   Member card;
   if (settings.host_id) {

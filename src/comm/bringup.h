@@ -21,6 +21,7 @@ struct CommSettings {
   std::optional<std::string> transport;         // HOCKET_TRANSPORT
   std::optional<std::string> algo;              // HOCKET_ALGO; equal on all ranks
   std::optional<hktDeterminism_t> determinism;  // HOCKET_DETERMINISM; equal on all ranks
+  std::optional<std::string> progress;          // HOCKET_PROGRESS
   std::optional<std::string> host_id;           // HOCKET_HOST_ID
   std::optional<RingGeometry>
       geometry;  // of all links; equal on all ranks. For tests: small slots reach many rounds soon

@@ -33,9 +33,13 @@ class Gate {
     return state_.compare_exchange_strong(seen, kVisit, std::memory_order_acquire, std::memory_order_relaxed);
   }
   void leave() { state_.store(kFree, std::memory_order_release); }
+  // By whoever has entered: nobody comes in any more.
+  void close() { state_.store(kClosed, std::memory_order_release); }
+  bool closed() const { return state_.load(std::memory_order_acquire) == kClosed; }
 
   // --- by whoever has entered or visits
   Outstanding* outstanding = nullptr;  // of the communicator; null: none yet, or it has been destroyed
+  bool attended = false;               // the progress thread has it on its list
 
   // --- any thread
   std::atomic<const void*> thread{nullptr};  // the ThisThread whose waits move what is outstanding here
@@ -43,7 +47,7 @@ class Gate {
   std::atomic<bool> destroyed{false};
 
  private:
-  static constexpr uint8_t kFree = 0, kCall = 1, kVisit = 2;
+  static constexpr uint8_t kFree = 0, kCall = 1, kVisit = 2, kClosed = 3;
   std::atomic<uint8_t> state_{kFree};
 };
 
@@ -57,8 +61,11 @@ class Busy {
   Busy(const Busy&) = delete;
   Busy& operator=(const Busy&) = delete;
   bool mine() const { return mine_; }
-  // The communicator stays in use for good: no call will come after this one.
-  void keep() { mine_ = false; }
+  // No call will come after this one.
+  void close() {
+    gate_.close();
+    mine_ = false;
+  }
 
  private:
   Gate& gate_;

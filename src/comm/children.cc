@@ -60,6 +60,7 @@ class Birth {
     parts_.epoch = epoch_of(nonce);
     parts_.fence = parent.fence;
     parts_.timeout_ms = parent.timeout_ms;
+    parts_.progress_thread = parent.progress_thread;
     parts_.algo = parent.algo;
     parts_.determinism = parent.determinism;
     parts_.route.resize(members_.size());

@@ -1,6 +1,8 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
 
 #include "base/deadline.h"
 #include "base/types.h"
@@ -213,20 +215,33 @@ Status Communicator::run(Order& order, const CallOptions& options) {
     HKT_TRY(bind(*planner, record.root));
   const BoundPlan& plan = *slot;
 
-  announce(record, options.timeout_ms != HKT_UNDEFINED ? options.timeout_ms : parts_.timeout_ms, options.label);
-  call.signature = record.signature;
-  fit(call, plan, choice);
-  if (!choice.learn_stores) return engine_.run(plan, call);
+  try {
+    announce(record, options.timeout_ms != HKT_UNDEFINED ? options.timeout_ms : parts_.timeout_ms, options.label);
+    call.signature = record.signature;
+    fit(call, plan, choice);
+    if (!choice.learn_stores) return engine_.run(plan, call);
 
-  std::unique_ptr<Learners>& learners = learners_[record.collective];
-  if (learners == nullptr) learners = std::make_unique<Learners>();
-  select::StoreLearner& learner = (*learners)[select::bucket(bytes)];
-  if (learner.next(stores_)) call.slot_stores = kernels::Stores::streaming;
-  const int64_t start = now_ns();
-  HKT_TRY(engine_.run(plan, call));
-  learner.took(now_ns() - start);
-  if (learner.knows()) stores_ = learner.clearly_better();
-  return {};
+    std::unique_ptr<Learners>& learners = learners_[record.collective];
+    if (learners == nullptr) learners = std::make_unique<Learners>();
+    select::StoreLearner& learner = (*learners)[select::bucket(bytes)];
+    if (learner.next(stores_)) call.slot_stores = kernels::Stores::streaming;
+    const int64_t start = now_ns();
+    HKT_TRY(engine_.run(plan, call));
+    learner.took(now_ns() - start);
+    if (learner.knows()) stores_ = learner.clearly_better();
+    return {};
+  } catch (const std::exception& e) {
+    return threw(e);
+  }
+}
+
+Error Communicator::threw(const std::exception& e) {
+  if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr)
+    return watch_.fail(
+        {hktSystemError, parts_.rank, seq_,
+         format("rank %d ran out of memory in call %llu", parts_.rank, static_cast<unsigned long long>(seq_))});
+  return watch_.fail(
+      {hktInternalError, parts_.rank, seq_, format("a call on rank %d threw: %s", parts_.rank, e.what())});
 }
 
 Error Communicator::refuse(bool mine) const {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -163,6 +164,9 @@ class Communicator {
   }
   // Why a call may not begin: another one is running (`mine` is false), a forked child, an earlier fault, finalize.
   Error refuse(bool mine) const;
+  // By an operation of the program's, or for lack of memory, in a call that peers are in as well: links are in the
+  // middle of it. A fault of the communicator.
+  Error threw(const std::exception& e);
   // The call that begins now gets its number and signature, and the peers hear of it.
   void announce(CallRecord& record, int64_t timeout_ms, const char* label);
   Waiter make_waiter(Supervisor& supervisor) const;
@@ -199,7 +203,7 @@ class Communicator {
   uint64_t seq_ = 0;
   uint32_t pending_ = 0;  // 1: outstanding_ has something to do
   const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
-  std::atomic<bool> finalized_{false};  // and the gate stays entered
+  std::atomic<bool> finalized_{false};  // and the gate is closed
   // Links by (peer, tag), made on first use; nodes of a map stay where they are.
   std::map<uint64_t, Link> send_, recv_;
   // By planner (its place in the catalog), then by root (one for planners without); filled on first use, then only

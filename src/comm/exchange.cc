@@ -237,7 +237,7 @@ Result<std::vector<std::string>> Exchange::all_gather(const std::string& mine) {
 
 void Exchange::finalize_communicator() {
   comm_.finalized_.store(true, std::memory_order_release);
-  busy_.keep();
+  busy_.close();
 }
 
 }  // namespace hocket

@@ -10,20 +10,13 @@
 namespace hocket {
 namespace {
 
-// Bytes of a bucket. Packed, reduced and unpacked while it is in a second-level cache, which has 512 KiB to 2 MiB on
-// today's servers and holds what the buffers are copied from and to for a moment as well. An all-reduce of so many
-// bytes takes twenty times and more as long as one of a few bytes, so that more of them in one would gain little.
-constexpr uint64_t kBucket = 512 * 1024;
-// A buffer of so many bytes is not packed: copying it there and back takes about as long as an all-reduce of its own
-// costs over what its bytes cost. Also bounds what is left empty at the end of a bucket.
-constexpr uint64_t kLarge = kBucket / 4;
-
 // First all large buffers, one run each, then the buckets.
 class FusedList final : public Stages {
  public:
   // `one` is an order for a vector of this type and operation.
-  void begin(const BufferList& list, const Order& one) {
+  void begin(const BufferList& list, const Order& one, FusedSizes sizes) {
     one_ = one;
+    sizes_ = sizes;
     one_.op.reset();
     at_ = 0;
     first_ = last_ = 0;
@@ -33,7 +26,7 @@ class FusedList final : public Stages {
     for (size_t i = 0; i < list.buffers; ++i) {
       const uint64_t bytes = list.counts[i] * one.call.elem_size;
       if (bytes == 0) continue;
-      (bytes >= kLarge ? large_ : small_)
+      (bytes >= sizes_.large ? large_ : small_)
           .push_back({static_cast<const unsigned char*>(list.in[i]), static_cast<unsigned char*>(list.out[i]), bytes});
     }
   }
@@ -82,7 +75,7 @@ class FusedList final : public Stages {
   // The buffers from first_ on, as many as a bucket takes.
   Bucket bucket() const {
     Bucket b{small_[first_], true, first_ + 1};
-    for (; b.end < small_.size() && b.all.bytes + small_[b.end].bytes <= kBucket; ++b.end) {
+    for (; b.end < small_.size() && b.all.bytes + small_[b.end].bytes <= sizes_.bucket; ++b.end) {
       const Buffer& next = small_[b.end];
       b.joined = b.joined && next.in == b.all.in + b.all.bytes && next.out == b.all.out + b.all.bytes;
       b.all.bytes += next.bytes;
@@ -95,7 +88,7 @@ class FusedList final : public Stages {
     last_ = b.end;
     packed_ = !b.joined;
     if (b.joined) return b.all;
-    unsigned char* const memory = staging.take(kBucket);
+    unsigned char* const memory = staging.take(sizes_.bucket);
     unsigned char* to = memory;
     for (size_t i = first_; i < last_; to += small_[i++].bytes)
       kernels::copy(to, small_[i].in, small_[i].bytes, kernels::Stores::temporal);
@@ -103,13 +96,14 @@ class FusedList final : public Stages {
   }
 
   void unpack(Staging& staging) {
-    const unsigned char* from = staging.take(kBucket);
+    const unsigned char* from = staging.take(sizes_.bucket);
     for (size_t i = first_; i < last_; from += small_[i++].bytes)
       kernels::copy(small_[i].out, from, small_[i].bytes, kernels::Stores::temporal);
     packed_ = false;
   }
 
   Order one_;
+  FusedSizes sizes_{};
   std::vector<Buffer> large_, small_;
   size_t at_ = 0;                // large ones before it have had their run
   size_t first_ = 0, last_ = 0;  // the small ones in the bucket
@@ -151,7 +145,7 @@ Status all_reduce_list(Communicator& comm, const BufferList& list, hktRedOp_t op
   return comm.staged<FusedList>(options, [&](FusedList& stages) -> Result<Order> {
     Order call = Communicator::order(Collective::all_reduce, Data{nullptr, nullptr, 0, list.type});
     HKT_TRY(comm.set_op(call, op));
-    stages.begin(list, call);
+    stages.begin(list, call, fused_sizes(comm.parts().facts.hosts));
     call.record = record(list, op);
     // What HOCKET_ALGO asks for serves runs of all sizes or none: none is this call's error.
     Order first = stages.first();

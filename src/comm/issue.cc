@@ -10,7 +10,7 @@
 namespace hocket {
 
 Communicator::~Communicator() {
-  // A visitor leaves soon. A gate that stays entered is that of a finalized communicator, which nobody visits.
+  // A visitor leaves soon. A closed gate is that of a finalized communicator, which nobody visits.
   const bool mine = gate_->enter();
   if (outstanding_ != nullptr && !guard_.in_child()) outstanding_->shut_down();
   gate_->outstanding = nullptr;

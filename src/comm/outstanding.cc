@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <ctime>
-#include <exception>
 
 #include "base/deadline.h"
 #include "comm/communicator.h"
@@ -56,18 +55,31 @@ void Outstanding::submit(Task&& task, Tally& tally) {
 bool Outstanding::idle() const { return !unfinished() && (comm_.watch_.failed() || waiter_.flushed()); }
 
 bool Outstanding::poll() {
-  bool moved = p2p_.poll();
+  bool moved = false;
   try {
+    moved = p2p_.poll();
     moved |= advance_queue();
-  } catch (const std::exception& e) {  // of a program's operation, or no memory: links are in the middle of a call
-    (void)comm_.watch_.fail(
-        {hktInternalError, comm_.rank(), 0, format("a call on rank %d threw: %s", comm_.rank(), e.what())});
+  } catch (const std::exception& e) {
+    threw(e);
   }
   if (comm_.watch_.failed() && unfinished()) {
     fail(comm_.watch_.failed_meanwhile());
     return true;
   }
   return moved;
+}
+
+bool Outstanding::advance() {
+  try {
+    waiter_.progress();
+  } catch (const std::exception& e) {
+    threw(e);
+  }
+  return poll();
+}
+
+void Outstanding::threw(const std::exception& e) {
+  (void)comm_.threw(e);  // stays in the watch
 }
 
 bool Outstanding::advance_queue() {
@@ -80,10 +92,8 @@ bool Outstanding::advance_queue() {
     }
     Collective& c = *queue_.front();
     if (c.task.kind == Task::Kind::plan) {
-      if (comm_.engine_.running()) {
-        moved |= comm_.engine_.begun().poll();
-        if (!comm_.engine_.end()) break;
-      }
+      if (Run* const run = comm_.engine_.begun(); run != nullptr) moved |= run->poll();
+      if (!comm_.engine_.end()) break;
       if (c.task.stages != nullptr && next_run(c.task)) {
         moved = true;
         continue;
@@ -156,12 +166,12 @@ bool Outstanding::next_run(Task& t) {
 void Outstanding::check() {
   if (!comm_.watch_.failed() && unfinished()) {
     // What is found stays in the watch.
-    if (!active_)
-      (void)comm_.watch_.look();
-    else if (queue_.front()->task.kind == Task::Kind::plan)
-      (void)comm_.watch_.check(comm_.engine_.begun());
-    else
+    if (const Run* const run = comm_.engine_.begun(); run != nullptr)
+      (void)comm_.watch_.check(*run);
+    else if (active_ && queue_.front()->task.kind == Task::Kind::parts)
       (void)comm_.watch_.check(Parts(p2p_));
+    else
+      (void)comm_.watch_.look();
     if (!comm_.watch_.failed()) p2p_.check();
   }
   if (comm_.watch_.failed() && unfinished()) fail(comm_.watch_.failed_meanwhile());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,10 +51,7 @@ class Outstanding final : public Supervisor {
   // `tally` expects it already, and is told of its end whatever happens.
   void submit(Task&& task, Tally& tally);
   // Moves what can be moved, with and without what the transports have: true if anything moved.
-  bool advance() {
-    waiter_.progress();
-    return poll();
-  }
+  bool advance();
   bool poll();
   // Faults, deadlines; at least every 50 ms of a wait.
   void check();
@@ -87,6 +85,7 @@ class Outstanding final : public Supervisor {
   void begin_run(Task& t);
   bool next_run(Task& t);
   bool advance_queue();
+  void threw(const std::exception& e);
   void fail(const Error& e);
   void recycle(Collective* c);
 
@@ -123,8 +122,12 @@ void Outstanding::wait(Done&& done) {
     Done& done_;
   } until(*this, done);
   while (!done()) {
-    (void)waiter_.wait(until);  // its supervisor ends operations, never the wait
-    check_now_and_then();
+    try {
+      (void)waiter_.wait(until);  // its supervisor ends operations, never the wait
+      check_now_and_then();
+    } catch (const std::exception& e) {
+      threw(e);
+    }
   }
 }
 

@@ -23,6 +23,7 @@ struct Parts {
   uint32_t local_ranks = 1;  // ranks on this host, for the waiting ladder
   uint32_t cpus = 1;         // CPUs that these ranks may use together
   int64_t timeout_ms = 600'000;
+  bool progress_thread = false;  // HOCKET_PROGRESS=thread
   Fence fence = Fence::full;
   select::Facts facts;
   std::string algo;  // HOCKET_ALGO

@@ -31,7 +31,7 @@ class Staging {
       memory_.reset(new Line[lines]);  // not zeroed
       lines_ = lines;
     }
-    return memory_[0].bytes;
+    return reinterpret_cast<unsigned char*>(memory_.get());  // all lines are one run of bytes
   }
 
  private:

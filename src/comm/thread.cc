@@ -4,6 +4,7 @@
 
 #include "base/deadline.h"
 #include "comm/communicator.h"
+#include "comm/progress.h"
 
 namespace hocket {
 
@@ -39,7 +40,13 @@ void ThisThread::attend(const std::shared_ptr<Gate>& gate) {
 }
 
 void ThisThread::settle(Gate& gate) {
-  if (gate.outstanding != nullptr && !gate.outstanding->comm().settle()) return;
+  if (gate.outstanding != nullptr) {
+    Communicator& comm = gate.outstanding->comm();
+    if (!comm.settle()) {
+      if (comm.parts().progress_thread) progress::attend(comm.gate());
+      return;
+    }
+  }
   const auto at = std::find_if(active_.begin(), active_.end(), [&](const auto& g) { return g.get() == &gate; });
   if (at != active_.end()) active_.erase(at);
   gate.thread.store(nullptr, std::memory_order_relaxed);

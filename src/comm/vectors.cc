@@ -28,7 +28,9 @@ TransferSpec sent(TransferSpec t) {
 class Places {
  public:
   Places(const void* buf, const BlockTable& table, int ranks, hktDataType_t type)
-      : base_(static_cast<unsigned char*>(const_cast<void*>(buf))), counts_(table.counts), size_(type_size(type)) {
+      : base_(const_cast<unsigned char*>(static_cast<const unsigned char*>(buf))),
+        counts_(table.counts),
+        size_(type_size(type)) {
     uint64_t at = 0;
     for (int r = 0; r < ranks; ++r) {
       const auto i = static_cast<size_t>(r);

@@ -262,6 +262,7 @@ void Engine::begin(const BoundPlan& plan, const Call& call) {
 }
 
 bool Engine::end() {
+  if (!begun_.has_value()) return true;
   if (!begun_->run.done() || (waiter_.pumped() && !waiter_.flushed())) return false;
   begun_->lent.returned();
   begun_.reset();

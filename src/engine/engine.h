@@ -27,12 +27,11 @@ class Engine {
   // in the middle of a call: the communicator is unusable.
   Status run(const BoundPlan& plan, const Call& call);
 
-  // The same in pieces: begin(), then begun().poll() until end(), or abandon(). `plan` and `call` stay where they are
+  // The same in pieces: begin(), then begun()->poll() until end(), or abandon(). `plan` and `call` stay where they are
   // until then. Never waits.
   void begin(const BoundPlan& plan, const Call& call);
-  bool running() const { return begun_.has_value(); }
-  Run& begun() { return begun_->run; }
-  // True if all is done and all that was pushed has left this process's memory; the call is over then.
+  Run* begun() { return begun_.has_value() ? &begun_->run : nullptr; }
+  // True if all is done and all that was pushed has left this process's memory, and when nothing had begun.
   bool end();
   // The buffers of a call that has begun, if one has, are the caller's again; links may be in the middle of it.
   void abandon() { begun_.reset(); }

@@ -38,20 +38,22 @@ const char* all_reduce_planner(const Facts& f, uint64_t bytes) {
 const char* broadcast_planner(const Facts& f, uint64_t bytes) {
   // A chain moves every byte once per rank but needs enough rounds to fill it; a binomial tree's root sends log n
   // copies.
+  if (f.oversubscribed && f.hosts == 1) return f.nranks > 4 && bytes >= 256 * KiB ? "chain" : "binomial";
   const uint64_t filled = uint64_t{f.slot_bytes} * f.nranks;
-  return f.nranks > 2 && bytes >= filled && !(f.oversubscribed && f.hosts == 1) ? "chain" : "binomial";
+  return f.nranks > 2 && bytes >= filled ? "chain" : "binomial";
 }
 
-// Without measurements of their own: flat plans where all ranks share memory, few hops for small data, and what sends
-// each byte once for large data.
+// Flat plans where all ranks share memory, few hops for small data, and what sends each byte once for large data.
 const char* other_planner(const Facts& f, Collective collective, uint64_t bytes) {
   const bool small = bytes <= 64 * KiB, flat = f.hosts == 1 && f.nranks <= 16;
+  // Ranks that take turns on a CPU are better off with one link each way, whose slots stay in the cache.
+  const bool turns = f.oversubscribed && f.nranks > 2 && bytes >= 64 * KiB;
   switch (collective) {
     case Collective::reduce:
       return flat && small ? "flat" : small || f.nranks == 2 ? "binomial" : "chain";
     case Collective::all_gather:
     case Collective::reduce_scatter:
-      return flat ? "direct" : small ? "circulant" : "ring";
+      return flat && !turns ? "direct" : small && !flat ? "circulant" : "ring";
     case Collective::all_to_all:
       return flat ? "direct" : small ? "bruck" : "pairwise";
     case Collective::gather:

@@ -33,7 +33,11 @@ constexpr std::array kAlgos = {"",
                                "circulant,one_shot,scatter_all_gather,pairwise",
                                "two_shot,flat",
                                "double_tree",
-                               "circulant"};
+                               "circulant",
+                               "nhr,halving_doubling",
+                               "pat4,swing",
+                               "nhr,pat1",
+                               "bidirectional_ring"};
 
 const CatalogEntry* forced(Collective collective, const char* algo) {
   const CatalogEntry* planner = nullptr;

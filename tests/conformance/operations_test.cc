@@ -9,8 +9,14 @@
 namespace hocket::test {
 namespace {
 
-constexpr std::array kAlgos = {
-    "", "ring,chain", "recursive_doubling,binomial,direct", "one_shot,flat", "two_shot", "double_tree", "circulant"};
+constexpr std::array kAlgos = {"",
+                               "ring,chain",
+                               "recursive_doubling,binomial,direct",
+                               "one_shot,flat",
+                               "two_shot",
+                               "double_tree",
+                               "circulant",
+                               "nhr,halving_doubling"};
 
 // The planner that a name in HOCKET_ALGO asks for, for an operation in the order of ranks.
 bool folds_in_rank_order(const Communicator& comm, Collective collective, const std::string& algo) {

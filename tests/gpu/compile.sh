@@ -7,7 +7,7 @@ rm -rf $out
 mkdir -p $out
 # One kernel per line PLANNER(Type); each must be in the cubin, and no planner may be missing.
 mapfile -t kernels < <(sed -nE 's/^PLANNER\((\w+)\).*/\1/p' tests/gpu/planner_kernel.cu)
-for type in $(sed -nE '/^struct \w+ \{/{s/^struct (\w+).*/\1/;h}; /static constexpr const char\* name =/{x;p;x}' src/algorithms/*.h); do
+for type in $(sed -nE 's/^ *entry<(\w+)>\(\),$/\1/p' src/algorithms/catalog.cc); do
   [[ " ${kernels[*]} " == *" $type "* ]] || { echo "gpu: planner_kernel.cu lacks PLANNER($type)" >&2; exit 1; }
 done
 for arch in sm_80 sm_90; do

@@ -1,24 +1,25 @@
 // Planners and the step driver as device code. Compiled only (tests/gpu/compile.sh): a planner that calls a host
 // function, or needs what device code lacks, fails here instead of in the kernels that will be made from it.
-#include "algorithms/all_gather_circulant.h"
 #include "algorithms/all_gather_direct.h"
 #include "algorithms/all_gather_ring.h"
 #include "algorithms/all_to_all_bruck.h"
 #include "algorithms/all_to_all_direct.h"
 #include "algorithms/all_to_all_pairwise.h"
 #include "algorithms/binomial.h"
+#include "algorithms/broadcast_circulant.h"
 #include "algorithms/chain.h"
 #include "algorithms/circulant.h"
 #include "algorithms/dissemination.h"
 #include "algorithms/double_tree.h"
 #include "algorithms/gather_binomial.h"
 #include "algorithms/gather_flat.h"
+#include "algorithms/halving_doubling.h"
+#include "algorithms/nhr.h"
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
 #include "algorithms/reduce_binomial.h"
 #include "algorithms/reduce_chain.h"
 #include "algorithms/reduce_flat.h"
-#include "algorithms/reduce_scatter_circulant.h"
 #include "algorithms/reduce_scatter_direct.h"
 #include "algorithms/reduce_scatter_ring.h"
 #include "algorithms/ring.h"
@@ -89,9 +90,14 @@ PLANNER(OneShot)
 PLANNER(TwoShot)
 PLANNER(DoubleTree)
 PLANNER(Circulant)
+PLANNER(HalvingDoubling)
+PLANNER(Swing)
+PLANNER(Nhr)
+PLANNER(BidirectionalRing)
 PLANNER(Binomial)
 PLANNER(Chain)
 PLANNER(ScatterAllGather)
+PLANNER(BroadcastCirculant)
 PLANNER(Dissemination)
 PLANNER(ReduceFlat)
 PLANNER(ReduceBinomial)
@@ -99,9 +105,15 @@ PLANNER(ReduceChain)
 PLANNER(AllGatherRing)
 PLANNER(AllGatherDirect)
 PLANNER(AllGatherCirculant)
+PLANNER(AllGatherNhr)
+PLANNER(AllGatherPat4)
+PLANNER(AllGatherPat1)
 PLANNER(ReduceScatterRing)
 PLANNER(ReduceScatterDirect)
 PLANNER(ReduceScatterCirculant)
+PLANNER(ReduceScatterNhr)
+PLANNER(ReduceScatterPat4)
+PLANNER(ReduceScatterPat1)
 PLANNER(AllToAllDirect)
 PLANNER(AllToAllPairwise)
 PLANNER(AllToAllBruck)

@@ -22,6 +22,10 @@ __attribute__((noinline)) void* operator new(std::size_t bytes) {
   if (void* const p = std::malloc(bytes != 0 ? bytes : 1); p != nullptr) return p;
   throw std::bad_alloc();
 }
+__attribute__((noinline)) void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(bytes != 0 ? bytes : 1);
+}
 __attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p); }
 __attribute__((noinline)) void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
@@ -72,39 +76,37 @@ class List {
   std::vector<size_t> counts_;
 };
 
-// In floats: empty lists, single ones, below, at and above what is packed (32768), buckets (131072) that end exactly,
-// one too early and one too late, large ones between small ones.
-const std::vector<std::vector<uint64_t>>& lists() {
-  static const std::vector<std::vector<uint64_t>> all = [] {
-    std::vector<std::vector<uint64_t>> l = {
-        {},
-        {0},
-        {0, 0, 0},
-        {1},
-        {3, 0, 5},
-        {32767},
-        {32768},
-        {32769, 1},
-        {1, 32768, 2, 50'000, 3},
-        std::vector<uint64_t>(4, 32767),
-        {32767, 32767, 32767, 32767, 4},
-        {32767, 32767, 32767, 32767, 5},
-        {32767, 32767, 32767, 32767, 4, 1},
-        std::vector<uint64_t>(300, 7),
-    };
-    std::mt19937 random(7);
-    l.emplace_back();
-    for (int i = 0; i < 60; ++i) l.back().push_back(random() % 8 == 0 ? random() % 40'000 : random() % 3000);
-    return l;
-  }();
-  return all;
+// In floats: empty lists, single ones, below, at and above what is packed, buckets that end exactly, one too early and
+// one too late, large ones between small ones.
+std::vector<std::vector<uint64_t>> lists(const Communicator& comm) {
+  const FusedSizes sizes = fused_sizes(comm.parts().facts.hosts);
+  const uint64_t large = sizes.large / 4, small = large - 1;
+  EXPECT_EQ(sizes.bucket, 4 * sizes.large);
+  std::vector<std::vector<uint64_t>> l = {{},
+                                          {0},
+                                          {0, 0, 0},
+                                          {1},
+                                          {3, 0, 5},
+                                          {small},
+                                          {large},
+                                          {large + 1, 1},
+                                          {1, large, 2, 2 * large, 3},
+                                          {small, small, small, small},
+                                          {small, small, small, small, 4},
+                                          {small, small, small, small, 5},
+                                          {small, small, small, small, 4, 1},
+                                          std::vector<uint64_t>(300, 7)};
+  std::mt19937 random(7);
+  l.emplace_back();
+  for (int i = 0; i < 60; ++i) l.back().push_back(random() % 8 == 0 ? random() % (2 * large) : random() % 3000);
+  return l;
 }
 
 TEST_P(Fused, MatchesTheReference) {
   for (const int n : {1, 2, 3}) {
     run_world(world(n), [](Communicator& comm, int) {
       Trial t;
-      for (const auto& counts : lists()) {
+      for (const auto& counts : lists(comm)) {
         ++t.salt;
         List list(comm, t, counts);
         good(list.issue(comm));
@@ -119,6 +121,7 @@ TEST_P(Fused, OutstandingAndInGroups) {
   run_world(world(3), [](Communicator& comm, int rank) {
     auto twin = duplicate(comm, {});
     ASSERT_TRUE(twin.ok());
+    const auto all = lists(comm);
     std::mt19937 random(static_cast<uint32_t>(rank));
     for (const char* how : {"requests", "group", "group with a request", "behind others"}) {
       const bool grouped = how[0] == 'g', behind = how[0] == 'b';
@@ -134,15 +137,15 @@ TEST_P(Fused, OutstandingAndInGroups) {
           good(c.all_reduce(&sums[i], &sums[i], 1, hktInt32, hktSum, grouped ? CallOptions{} : into(requests[i])));
           continue;
         }
-        under_way.emplace_back(c, t, lists()[i % lists().size()]);
+        under_way.emplace_back(c, t, all[i % all.size()]);
         const bool waits = grouped || (behind && i % 2 == 1);
         good(under_way.back().issue(c, waits ? CallOptions{} : into(requests[i])));
         if (!grouped && waits) under_way.back().judge();
       }
       if (grouped) {
-        hktRequest_t all = nullptr;
-        good(group_end(how[5] == ' ' ? &all : nullptr));
-        if (all != nullptr) good(wait(all));
+        hktRequest_t one = nullptr;
+        good(group_end(how[5] != '\0' ? &one : nullptr));
+        if (one != nullptr) good(wait(one));
       }
       std::shuffle(requests.begin(), requests.end(), random);
       for (const hktRequest_t r : requests)

@@ -429,6 +429,30 @@ TEST_P(Requests, OperationsThatThrowEndThem) {
   });
 }
 
+// The same in a call that blocks: the other rank hears of it and does not wait for its deadline.
+TEST_P(Requests, BlockingOperationsThatThrowAreFaults) {
+  run_world(world(2), [](Communicator& comm, int rank) {
+    good(comm.barrier());
+    bool throws = rank == 1;
+    Operation operation;
+    operation.kind = OpKind::commutative;
+    operation.context = &throws;
+    operation.fn = [](const void*, const void*, void*, size_t, hktDataType_t, void* here) {
+      if (*static_cast<bool*>(here)) throw std::runtime_error("no!");
+    };
+    const hktRedOp_t op = *comm.make_op(operation);
+    std::vector<int32_t> x(100'000), y(100'000);
+    const int64_t start = now_ns();
+    Status s = comm.all_reduce(x.data(), y.data(), x.size(), hktInt32, op);
+    if (s.ok()) s = comm.barrier();  // rank 0 may have had all it needs
+    ASSERT_FALSE(s.ok());
+    EXPECT_EQ(s.error().code, hktInternalError) << s.error().text;
+    EXPECT_NE(s.error().text.find("a call on rank 1 threw: no!"), std::string::npos) << s.error().text;
+    EXPECT_LT(now_ns() - start, 5'000'000'000);
+    good(comm.destroy_op(op));
+  });
+}
+
 // The call's error, at once, and not one of the communicator.
 TEST(RequestsOfForcedAlgorithms, RefuseWhatTheyCannotServe) {
   WorldSpec spec;

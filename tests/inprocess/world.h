@@ -21,6 +21,7 @@ struct WorldSpec {
   bool one_by_one = false;         // or one by one
   std::string algo;
   hktDeterminism_t determinism = HKT_DETERMINISM_R1;
+  std::optional<std::string> progress;
   std::optional<RingGeometry> geometry;
   int64_t timeout_ms = 20'000;
 
@@ -46,6 +47,7 @@ inline Result<std::unique_ptr<Communicator>> join(const hktUniqueId& id, const W
   settings.transport = spec.transport;
   settings.algo = spec.algo;
   settings.determinism = spec.determinism;
+  settings.progress = spec.progress;
   settings.geometry = spec.geometry;
   settings.host_id = "host" + std::to_string(spec.one_by_one ? rank % spec.hosts : rank * spec.hosts / spec.n);
   const Deadline deadline = Deadline::in_ms(30'000);

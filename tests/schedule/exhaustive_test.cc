@@ -1,6 +1,6 @@
 // Every planner of the catalogue for every number of ranks: the data pass up to 512 ranks, in and out of place, the
-// race pass up to 128 with deep and with shallow links, and without copies where a planner is meant for that. Of an
-// all-to-all, whose plans have n * n steps and more, the data pass takes every n up to 256 and a sample of those above.
+// race pass up to 128 with deep and with shallow links, and without copies where a planner is meant for that. Of those
+// with the longest plans the data pass takes every n up to 256 and a sample of those above.
 // HOCKET_TEST_FULL=1 goes further and leaves nothing out, a build with sanitizers goes less far.
 #include <malloc.h>
 
@@ -30,12 +30,19 @@ constexpr Promise kPromises[] = {{all_reduce, "ring", false, false},
                                  {all_reduce, "two_shot", true, true},
                                  {all_reduce, "double_tree", false, false},
                                  {all_reduce, "circulant", false, false},
+                                 {all_reduce, "halving_doubling", true, true},
+                                 {all_reduce, "swing", false, false},
+                                 {all_reduce, "nhr", false, false},
+                                 {all_reduce, "bidirectional_ring", false, false},
                                  {reduce, "flat", true, true},
                                  {reduce, "binomial", true, false},
                                  {reduce, "chain", true, false},
                                  {reduce_scatter, "ring", false, false},
                                  {reduce_scatter, "direct", true, true},
-                                 {reduce_scatter, "circulant", false, false}};
+                                 {reduce_scatter, "circulant", false, false},
+                                 {reduce_scatter, "nhr", false, false},
+                                 {reduce_scatter, "pat4", false, false},
+                                 {reduce_scatter, "pat1", false, false}};
 // What only moves data promises all there is.
 const Promise* promise(const CatalogEntry& e) {
   static constexpr Promise kMoves{barrier, "", true, true};
@@ -56,6 +63,13 @@ constexpr Protocol S = Protocol::slot, M = Protocol::mapped, D = Protocol::direc
 constexpr ZeroCopy kZeroCopies[] = {{all_reduce, "ring", {S, D, S, S}, false},
                                     {all_reduce, "two_shot", {M, D, S, S}, false},
                                     {all_reduce, "double_tree", {S, D, S, D}, false},
+                                    {all_reduce, "halving_doubling", {S, S, D, D}, false},
+                                    {all_reduce, "swing", {S, S, D, D}, false},
+                                    {all_reduce, "nhr", {S, D, S, S}, false},
+                                    {all_reduce, "circulant", {S, D, S, S}, false},
+                                    {all_reduce, "bidirectional_ring", {S, D, S, D}, false},
+                                    {broadcast, "circulant", {D, S, S, S}, false},
+                                    {broadcast, "circulant", {M, S, S, S}, true},
                                     {broadcast, "binomial", {D, S, S, S}, false},
                                     {broadcast, "binomial", {M, S, S, S}, true},
                                     {broadcast, "chain", {D, S, S, S}, false},
@@ -66,19 +80,28 @@ constexpr ZeroCopy kZeroCopies[] = {{all_reduce, "ring", {S, D, S, S}, false},
                                     {all_gather, "direct", {D, S, S, S}, false},
                                     {all_gather, "direct", {M, S, S, S}, true},
                                     {all_gather, "circulant", {D, S, S, S}, false},
+                                    {all_gather, "nhr", {D, S, S, S}, false},
+                                    {all_gather, "pat4", {D, S, S, S}, false},
+                                    {all_gather, "pat1", {D, S, S, S}, false},
+                                    {all_gather, "pat1", {M, S, S, S}, true},
                                     {reduce_scatter, "direct", {M, S, S, S}, true},
                                     {gather, "flat", {M, S, S, S}, true},
                                     {scatter, "flat", {M, S, S, S}, true}};
 
 struct Limits {
   uint32_t data, races;
-  uint32_t all_to_all;  // above, a sample
+  uint32_t costly;  // above, a sample
 };
 Limits limits() {
   if (HKT_SANITIZED) return {48, 20, 48};
   const char* full = std::getenv("HOCKET_TEST_FULL");
   if (full && *full && *full != '0') return {1024, 256, 1024};
   return {512, 128, 256};
+}
+// Plans of an all-to-all have n * n steps and more. The others share their code with planners that are not sampled.
+bool costly(const CatalogEntry& e) {
+  const std::string_view name = e.name;
+  return e.collective == all_to_all || name == "bidirectional_ring" || name == "pat1" || name == "pat4";
 }
 // One n in 16, the same in every run.
 bool sampled(uint32_t n) { return n * 0x9e3779b9u >> 28 == 0; }
@@ -93,7 +116,7 @@ std::vector<Job> jobs(uint32_t most) {
   std::vector<Job> list;
   for (uint32_t n = most; n > 0; --n) {
     for (const CatalogEntry& e : catalog()) {
-      if (e.collective == all_to_all && n > limits().all_to_all && !sampled(n)) continue;
+      if (costly(e) && n > limits().costly && !sampled(n)) continue;
       for (uint32_t root = 0; root < (e.rooted ? n : 1); ++root)
         if (n <= 16 || root < 2 || root == n - 1) list.push_back({&e, n, root});
     }
@@ -148,8 +171,10 @@ TEST(Exhaustive, data_pass_in_and_out_of_place) {
     const bool claims = job.entry->folds_canonically || !reduces(job.entry->collective);
     if (claims && !report->canonical) return "claims the canonical fold and has another one";
     if (!claims && job.n > 3 && report->canonical) return "has the canonical fold and does not say so";
-    // The circulant fold of 2^k ranks is one tree for all blocks, as a + b is b + a.
-    const bool same_tree = job.n <= 2 || (std::string(p.name) == "circulant" && std::has_single_bit(job.n));
+    // As a + b is b + a, the circulant fold of 2^k ranks is one tree for all blocks, and so is that of swing for 4.
+    const std::string name = p.name;
+    const bool same_tree =
+        job.n <= 2 || (name == "circulant" && std::has_single_bit(job.n)) || (name == "swing" && job.n < 8);
     if (!same_tree && !p.chunk_identical && report->chunk_identical)
       return "better than promised: chunks share one fold";
     return {};

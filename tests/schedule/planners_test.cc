@@ -188,6 +188,7 @@ TEST(FoldOrder, IsThatOfTheRanksOrOfATree) {
   const Case cases[] = {{Collective::all_reduce, "one_shot", fold_in_rank_order, first},
                         {Collective::all_reduce, "two_shot", fold_in_rank_order, first},
                         {Collective::all_reduce, "recursive_doubling", fold_as_tree, first},
+                        {Collective::all_reduce, "halving_doubling", fold_as_tree, first},
                         {Collective::reduce, "flat", fold_in_rank_order, middle},
                         {Collective::reduce, "chain", fold_in_rank_order, last},
                         {Collective::reduce_scatter, "direct", fold_in_rank_order, first}};

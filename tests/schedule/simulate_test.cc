@@ -4,16 +4,17 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
 
-#include "algorithms/all_gather_circulant.h"
 #include "algorithms/all_gather_direct.h"
 #include "algorithms/all_gather_ring.h"
 #include "algorithms/all_to_all_bruck.h"
 #include "algorithms/all_to_all_direct.h"
 #include "algorithms/binomial.h"
+#include "algorithms/broadcast_circulant.h"
 #include "algorithms/catalog.h"
 #include "algorithms/chain.h"
 #include "algorithms/circulant.h"
@@ -21,11 +22,12 @@
 #include "algorithms/double_tree.h"
 #include "algorithms/gather_binomial.h"
 #include "algorithms/gather_flat.h"
+#include "algorithms/halving_doubling.h"
 #include "algorithms/math.h"
+#include "algorithms/nhr.h"
 #include "algorithms/one_shot.h"
 #include "algorithms/recursive_doubling.h"
 #include "algorithms/reduce_binomial.h"
-#include "algorithms/reduce_scatter_circulant.h"
 #include "algorithms/ring.h"
 #include "algorithms/scatter_all_gather.h"
 #include "algorithms/scatter_binomial.h"
@@ -250,6 +252,18 @@ TEST(ClosedForm, HopsOfLogarithmicPlans) {
     EXPECT_EQ(time_of(AllGatherCirculant{n}, net, bytes(64 * n)).time_us, hops) << n;
     EXPECT_EQ(time_of(ReduceScatterCirculant{n}, net, bytes(64 * n)).time_us, hops) << n;
     EXPECT_EQ(time_of(Circulant{n}, net, bytes(64 * n)).time_us, 2 * hops) << n;
+    // Every second column waits, then every far link.
+    const double pat4 = hops <= 3 ? hops : (1 << (ceil_log2(n) - 3)) + 2;
+    EXPECT_EQ(time_of(AllGatherNhr{n}, net, bytes(64 * n)).time_us, hops) << n;
+    EXPECT_EQ(time_of(AllGatherPat4{n}, net, bytes(64 * n)).time_us, pat4) << n;
+    EXPECT_EQ(time_of(AllGatherPat1{n}, net, bytes(64 * n)).time_us, n / 2) << n;
+    EXPECT_EQ(time_of(ReduceScatterNhr{n}, net, bytes(64 * n)).time_us, hops) << n;
+    EXPECT_EQ(time_of(ReduceScatterPat4{n}, net, bytes(64 * n)).time_us, pat4) << n;
+    EXPECT_EQ(time_of(ReduceScatterPat1{n}, net, bytes(64 * n)).time_us, n / 2) << n;
+    EXPECT_EQ(time_of(Nhr{n}, net, bytes(64 * n)).time_us, 2 * hops) << n;
+    const double exchanges = 2 * floor_log2(n) + (std::has_single_bit(n) ? 0 : 2);
+    EXPECT_EQ(time_of(HalvingDoubling{n}, net, bytes(64 * n)).time_us, exchanges) << n;
+    EXPECT_EQ(time_of(Swing{n}, net, bytes(64 * n)).time_us, exchanges) << n;
     EXPECT_EQ(time_of(AllToAllBruck{n}, net, bytes(64 * n)).time_us, hops) << n;
     EXPECT_LE(time_of(GatherBinomial{n, n / 3}, net, bytes(64 * n)).time_us, hops) << n;
     EXPECT_LE(time_of(ScatterBinomial{n, n / 3}, net, bytes(64 * n)).time_us, hops) << n;
@@ -265,6 +279,17 @@ TEST(ClosedForm, AllAtOnceIsBoundByThePorts) {
     EXPECT_NEAR(time_of(AllGatherDirect{n}, uniform(0, 0), bytes(640 * n)).time_us, expected, nearly(expected)) << n;
     EXPECT_NEAR(time_of(AllToAllDirect{n}, uniform(0, 0), bytes(640 * n)).time_us, expected, nearly(expected)) << n;
     EXPECT_NEAR(time_of(GatherFlat{n, 0}, uniform(0, 0), bytes(640 * n)).time_us, expected, nearly(expected)) << n;
+  }
+}
+
+// C blocks in C - 1 + log2 n hops: no broadcast of C blocks has fewer.
+TEST(ClosedForm, CirculantBroadcastNeverWaits) {
+  NetworkModel net;
+  net.beta_us_per_byte = {1.0 / 64, 0};
+  for (const uint32_t n : {2u, 3u, 5u, 8u, 13u, 37u, 64u, 100u, 200u}) {
+    const BroadcastCirculant planner{n, n / 3};
+    const uint32_t blocks = planner.chunks(Buf::out);
+    EXPECT_EQ(time_of(planner, net, bytes(64 * blocks)).time_us, blocks - 1 + ceil_log2(n)) << n;
   }
 }
 

@@ -86,7 +86,9 @@ TEST(PerfCollective, UnevenBlocksFitTogether) {
       EXPECT_LE(sent, 1000u * calls.size());
       EXPECT_GT(sent, 990u * calls.size());
       EXPECT_EQ(sent, received);
-      if (n > 1) EXPECT_NE(calls[s].sendcounts[0], calls[s].sendcounts[1]);
+      if (n > 1) {
+        EXPECT_NE(calls[s].sendcounts[0], calls[s].sendcounts[1]);
+      }
     }
   }
 }

@@ -77,7 +77,7 @@ class PerfRank {
   std::vector<Device> devices();
   // The rows of one type, operation and root.
   void measure_sizes(hktDataType_t type, hktRedOp_t op, int root, Report& report);
-  Measured measure(const PerfCall& call, Placement placement, uint64_t size);
+  Measured measure(const PerfCall& unplaced, Placement placement, uint64_t size);
   PerfCall placed(PerfCall call, Placement placement) const;
   int64_t wrong_elements(const PerfCall& call, Placement placement);
   PerfData data_of(const PerfCall& call) const {
