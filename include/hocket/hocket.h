@@ -106,6 +106,21 @@ typedef struct {
   char internal[128];
 } hktUniqueId;
 
+/* What the bits of a reduction may depend on; each class has what the ones before it have (docs/determinism.md).
+ * R1: all ranks get the same bits. Always.
+ * R2: they depend on the ranks' elements alone, not on the size, the place in the buffer, or what is chosen by them.
+ * R3: nor on where the ranks are and how they are connected.
+ * R4: sums and averages of 16-bit to 64-bit floats and of complex numbers do not depend on the order or the number of
+ *     the ranks either, only on the elements and (averages) how many there are.
+ * Values are final. */
+typedef enum {
+  HKT_DETERMINISM_DEFAULT = 0, /* HOCKET_DETERMINISM or R1; of a communicator made from another one: its parent's */
+  HKT_DETERMINISM_R1 = 1,
+  HKT_DETERMINISM_R2 = 2,
+  HKT_DETERMINISM_R3 = 3,
+  HKT_DETERMINISM_R4 = 4
+} hktDeterminism_t;
+
 /* Settings of a communicator. Initialise with HKT_CONFIG_INITIALIZER, then change fields. */
 typedef struct {
   size_t size;
@@ -114,11 +129,14 @@ typedef struct {
   int64_t init_timeout_ms; /* for the whole of bring-up; HKT_UNDEFINED: HOCKET_INIT_TIMEOUT or 30 s */
   int64_t timeout_ms;      /* for each call; HKT_UNDEFINED: HOCKET_TIMEOUT or 600 s */
   const char* transport;   /* "auto", "shm", "tcp"; null: HOCKET_TRANSPORT or auto */
+  /* Programs older than these fields have a smaller config, in which they count as 0. */
+  uint32_t determinism; /* an hktDeterminism_t, the same on all ranks */
+  uint32_t reserved;    /* 0 */
 } hktConfig_t;
 #define HKT_CONFIG_MAGIC 0x686b7463u
 #define HKT_UNDEFINED INT64_MIN
 #define HKT_CONFIG_INITIALIZER \
-  {sizeof(hktConfig_t), HKT_CONFIG_MAGIC, HKT_VERSION_CODE, HKT_UNDEFINED, HKT_UNDEFINED, 0}
+  {sizeof(hktConfig_t), HKT_CONFIG_MAGIC, HKT_VERSION_CODE, HKT_UNDEFINED, HKT_UNDEFINED, 0, HKT_DETERMINISM_DEFAULT, 0}
 
 /* Options of one call; a null pointer means: block, host memory, the communicator's deadline.
  * Initialise with HKT_CALL_OPTIONS_INITIALIZER, then change fields. */

@@ -83,6 +83,7 @@ struct Config {
   std::chrono::milliseconds init_timeout{-1};  // negative: HOCKET_INIT_TIMEOUT or 30 s
   std::chrono::milliseconds timeout{-1};       // of each call; negative: HOCKET_TIMEOUT or 600 s
   std::string transport;                       // "auto", "shm", "tcp"; empty: HOCKET_TRANSPORT or auto
+  hktDeterminism_t determinism = HKT_DETERMINISM_DEFAULT;
 };
 
 // A call that has been started and not waited for. Movable; the buffers are Hocket's until it is done, so one that is
@@ -437,6 +438,7 @@ class Communicator {
     if (config.init_timeout.count() >= 0) k.init_timeout_ms = config.init_timeout.count();
     if (config.timeout.count() >= 0) k.timeout_ms = config.timeout.count();
     if (!config.transport.empty()) k.transport = config.transport.c_str();
+    k.determinism = config.determinism;
     hktComm_t comm = nullptr;
     check(init(&comm, &k));
     return Communicator(comm);

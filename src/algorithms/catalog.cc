@@ -40,6 +40,9 @@ template <class Planner>
 constexpr bool kFoldsInRankOrder = requires { requires Planner::folds_in_rank_order; };
 
 template <class Planner>
+constexpr bool kFoldsCanonically = requires { requires Planner::folds_canonically; };
+
+template <class Planner>
 Planner make(uint32_t n, uint32_t root) {
   if constexpr (kRooted<Planner>) {
     return Planner{n, root};
@@ -59,6 +62,7 @@ constexpr CatalogEntry entry() {
           [](uint32_t n, uint32_t root) { return full_plan(make<Planner>(n, root)); },
           Planner::max_ranks,
           kFoldsInRankOrder<Planner>,
+          kFoldsCanonically<Planner>,
           [](uint32_t n, uint32_t root) -> std::unique_ptr<StepSource> {
             return std::make_unique<PlannerSource<Planner>>(make<Planner>(n, root));
           }};

@@ -23,6 +23,9 @@ struct CatalogEntry {
   // Operands stand in the order of ranks, whatever n and the root: right for operations that are not commutative.
   // Planners say so, and the tests prove it.
   bool folds_in_rank_order;
+  // Moreover every result is the canonical fold (verify.h): determinism R2 and R3 run on these alone. Said and proven
+  // in the same way.
+  bool folds_canonically;
   std::unique_ptr<StepSource> (*source)(uint32_t n, uint32_t root);  // steps on demand, for many ranks
 };
 

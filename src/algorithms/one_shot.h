@@ -18,6 +18,7 @@ struct OneShot {
   static constexpr const char* summary = "1 hop, n-1 times the vector per rank: the smallest vectors";
   static constexpr uint32_t max_ranks = 1u << 16;  // the fan-out of a step has 16 bits
   static constexpr bool folds_in_rank_order = true;
+  static constexpr bool folds_canonically = true;
   enum Tag : uint16_t { kVector = 0 };
 
   uint32_t n = 1;

@@ -15,6 +15,7 @@ struct ReduceFlat {
   static constexpr const char* summary = "1 hop, n-1 vectors into the root, folds in the order of ranks: small vectors";
   static constexpr uint32_t max_ranks = 1u << 16;
   static constexpr bool folds_in_rank_order = true;
+  static constexpr bool folds_canonically = true;
   enum Tag : uint16_t { kVector = 0 };
 
   uint32_t n = 1;

@@ -17,6 +17,7 @@ struct ReduceScatterDirect {
       "1 hop, n-1 blocks per rank, folds in the order of ranks: all pairs equally near";
   static constexpr uint32_t max_ranks = 1u << 16;
   static constexpr bool folds_in_rank_order = true;
+  static constexpr bool folds_canonically = true;
   enum Tag : uint16_t { kReduce = 0 };
 
   uint32_t n = 1;

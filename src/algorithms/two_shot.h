@@ -22,6 +22,7 @@ struct TwoShot {
       "2 hops, 2(n-1)/n of the vector per rank: medium and large vectors, all pairs equally near";
   static constexpr uint32_t max_ranks = 1u << 15;  // link indices of a step have 16 bits
   static constexpr bool folds_in_rank_order = true;
+  static constexpr bool folds_canonically = true;
   enum Tag : uint16_t { kReduce = 0, kCopy = 1 };
 
   uint32_t n = 1;

@@ -1,5 +1,6 @@
 // The C ABI without the collectives: the library, communicators from bring-up to their end. Argument checks and nothing
 // else; every function turns a Status into a code and keeps the text for the thread.
+#include <cstddef>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -24,10 +25,13 @@ Status check_place(const char* function, int rank, int nranks) {
   return {};
 }
 
+// The size of hktConfig_t in version 0.1.
+constexpr size_t kFirstConfig = offsetof(hktConfig_t, determinism);
+
 Result<CommSettings> settings(const char* function, const hktConfig_t* config) {
   CommSettings s;
   if (config == nullptr) return s;
-  if (config->magic != HKT_CONFIG_MAGIC || config->size < sizeof(hktConfig_t))
+  if (config->magic != HKT_CONFIG_MAGIC || config->size < kFirstConfig)
     return error(hktInvalidArgument, "%s: config was not initialised with HKT_CONFIG_INITIALIZER", function);
   if (config->version / 10000 != HKT_MAJOR)
     return error(hktInvalidArgument, "%s: config.version is %u, this library is %u", function, config->version,
@@ -35,6 +39,14 @@ Result<CommSettings> settings(const char* function, const hktConfig_t* config) {
   if (config->init_timeout_ms != HKT_UNDEFINED) s.init_timeout_ms = config->init_timeout_ms;
   if (config->timeout_ms != HKT_UNDEFINED) s.timeout_ms = config->timeout_ms;
   if (config->transport != nullptr) s.transport = config->transport;
+  if (config->size < sizeof(hktConfig_t)) return s;
+  if (config->determinism > HKT_DETERMINISM_R4)
+    return error(hktInvalidArgument, "%s: config.determinism is %u; known are HKT_DETERMINISM_R1 (1) to R4 (4)",
+                 function, config->determinism);
+  if (config->reserved != 0)
+    return error(hktInvalidArgument, "%s: config.reserved is %u, must be 0", function, config->reserved);
+  if (config->determinism != HKT_DETERMINISM_DEFAULT)
+    s.determinism = static_cast<hktDeterminism_t>(config->determinism);
   return s;
 }
 

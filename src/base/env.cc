@@ -34,6 +34,8 @@ constexpr Variable kTable[] = {
      "namespace."},
     {"HOCKET_ALGO", "", "planners of `hocket plan list`, comma-separated",
      "Each takes over the collectives that have one of this name, at every size; equal on all ranks."},
+    {"HOCKET_DETERMINISM", "R1", "R1, R2, R3, R4",
+     "What the bits of reductions may depend on (docs/determinism.md); equal on all ranks."},
     {"HOCKET_SOCKET_IFNAME", "", "list such as eth,=ib0 or ^docker,lo",
      "Network interfaces to use: names that begin so, = for the exact name, a leading ^ for all others."},
     {"HOCKET_SOCKET_FAMILY", "auto", "auto, ipv4, ipv6", "Address family of sockets; auto uses both."},

@@ -120,6 +120,20 @@ const char* op_name(hktRedOp_t op) {
   return kInvalid;
 }
 
+const char* unreproducible(hktDataType_t type, hktRedOp_t op) {
+  const TypeClass kind = type_class(type);
+  if (kind != TypeClass::floating && kind != TypeClass::complex) return nullptr;
+  switch (op) {
+    case hktProd:
+      return "products of floats round at every step, in the order of the ranks";
+    case hktSum:
+    case hktAvg:
+      return type_size(type) > 1 ? nullptr : "8-bit floats saturate and have no sum that is independent of the order";
+    default:
+      return nullptr;
+  }
+}
+
 const char* unsupported(hktDataType_t type, hktRedOp_t op) { return why_not(facts(type).kind, op); }
 
 }  // namespace hocket

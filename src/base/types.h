@@ -34,4 +34,8 @@ enum class TypeClass : uint8_t { none, integer, boolean, floating, complex };
 // Null if elements of the type can be reduced by the operation, else why not: a clause without a full stop, static.
 [[nodiscard]] const char* unsupported(hktDataType_t type, hktRedOp_t op);
 
+// Of a type and operation that are supported: null if the result is independent of the order and the number of the
+// operands, or can be made so (sums; kernels/reproducible.h), else why not: as above.
+[[nodiscard]] const char* unreproducible(hktDataType_t type, hktRedOp_t op);
+
 }  // namespace hocket

@@ -27,6 +27,7 @@ struct Member {
   uint8_t fence = 0;     // registered for asymmetric fences
   uint8_t tcp_only = 0;
   uint8_t shm_only = 0;
+  uint8_t determinism = HKT_DETERMINISM_R1;
   std::string algo;  // HOCKET_ALGO
 
   std::string pack() const {
@@ -40,6 +41,7 @@ struct Member {
         .put(fence)
         .put(tcp_only)
         .put(shm_only)
+        .put(determinism)
         .text(algo);
     return p.bytes();
   }
@@ -47,7 +49,7 @@ struct Member {
     Unpacker u(bytes);
     return u.text(c.host, 128) && u.get(c.token) && u.text(c.cpus.mask, 4096) && u.get(c.cpus.quota) &&
            u.get(c.cache) && u.get(c.shm) && u.get(c.fence) && u.get(c.tcp_only) && u.get(c.shm_only) &&
-           u.text(c.algo, 4096) && u.done();
+           u.get(c.determinism) && u.text(c.algo, 4096) && u.done();
   }
 };
 
@@ -56,6 +58,12 @@ Result<uint64_t> process_token() {
   static const Result<uint64_t> random = random_bits();
   if (!random.ok()) return Error(random.error());
   return random.value() ^ (static_cast<uint64_t>(getpid()) * 0x9e3779b97f4a7c15u);
+}
+
+Result<uint8_t> determinism_from_environment() {
+  static constexpr std::string_view kClasses[] = {"R1", "R2", "R3", "R4"};
+  HKT_ASSIGN(const std::string text, env::get_choice("HOCKET_DETERMINISM", "R1", kClasses));
+  return static_cast<uint8_t>(text[1] - '0');
 }
 
 // Every link of a communicator has this geometry: about 1 MiB of slots per direction for few ranks, less for many, so
@@ -137,6 +145,11 @@ Status BringUp::exchange_members(const CommSettings& settings) {
   if (card.shm_only && card.shm == Shm::off)
     return error(hktInvalidUsage, "rank %d: transport shm is asked for, but HOCKET_SHM=off forbids it", parts_.rank);
   card.fence = register_asymmetric_fence();
+  if (settings.determinism) {
+    card.determinism = static_cast<uint8_t>(*settings.determinism);
+  } else {
+    HKT_ASSIGN(card.determinism, determinism_from_environment());
+  }
   card.algo = settings.algo ? *settings.algo : env::get("HOCKET_ALGO").value_or("");
   if (card.algo.size() > 4096)
     return error(hktInvalidUsage, "HOCKET_ALGO has %zu bytes; 4096 are allowed", card.algo.size());
@@ -152,6 +165,10 @@ Status BringUp::exchange_members(const CommSettings& settings) {
     if (members_[r].tcp_only != mine().tcp_only || members_[r].shm_only != mine().shm_only)
       return error(hktInvalidUsage, "rank %zu and rank %d were given different transports; give all ranks the same", r,
                    parts_.rank);
+    if (members_[r].determinism != mine().determinism)
+      return error(hktInvalidUsage,
+                   "determinism is R%d on rank %zu and R%d on rank %d; it must be the same on all ranks",
+                   members_[r].determinism, r, mine().determinism, parts_.rank);
     if (members_[r].algo != mine().algo)
       return error(hktInvalidUsage,
                    "HOCKET_ALGO is '%s' on rank %zu and '%s' on rank %d; it must be the same on all ranks",
@@ -279,6 +296,7 @@ Result<std::unique_ptr<Communicator>> BringUp::finish(const CommSettings& settin
     HKT_ASSIGN(parts_.timeout_ms, env::get_seconds_ms("HOCKET_TIMEOUT", 600'000));
   }
   parts_.algo = mine().algo;
+  parts_.determinism = static_cast<hktDeterminism_t>(mine().determinism);
   parts_.roster = std::make_shared<const Roster>(std::move(roster_));
   HKT_INFO(init, log_, "%u group%s of ranks with shared memory, %s%s", parts_.facts.hosts,
            parts_.facts.hosts == 1 ? "" : "s",

@@ -16,12 +16,13 @@ namespace hocket {
 
 // What the caller has set; what is not set comes from the environment.
 struct CommSettings {
-  std::optional<int64_t> init_timeout_ms;  // HOCKET_INIT_TIMEOUT
-  std::optional<int64_t> timeout_ms;       // HOCKET_TIMEOUT
-  std::optional<std::string> transport;    // HOCKET_TRANSPORT
-  std::optional<std::string> algo;         // HOCKET_ALGO; equal on all ranks
-  std::optional<std::string> progress;     // HOCKET_PROGRESS
-  std::optional<std::string> host_id;      // HOCKET_HOST_ID
+  std::optional<int64_t> init_timeout_ms;       // HOCKET_INIT_TIMEOUT
+  std::optional<int64_t> timeout_ms;            // HOCKET_TIMEOUT
+  std::optional<std::string> transport;         // HOCKET_TRANSPORT
+  std::optional<std::string> algo;              // HOCKET_ALGO; equal on all ranks
+  std::optional<hktDeterminism_t> determinism;  // HOCKET_DETERMINISM; equal on all ranks
+  std::optional<std::string> progress;          // HOCKET_PROGRESS
+  std::optional<std::string> host_id;           // HOCKET_HOST_ID
   std::optional<RingGeometry>
       geometry;  // of all links; equal on all ranks. For tests: small slots reach many rounds soon
 };

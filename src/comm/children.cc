@@ -21,12 +21,13 @@ constexpr uint32_t kChildSlot = 64 * 1024;
 // What each rank says first.
 struct Bid {
   int32_t color = 0, key = 0;
-  uint64_t bits = 0;  // random; those of the child's rank 0 become its nonce
+  uint8_t determinism = 0;  // wanted
+  uint64_t bits = 0;        // random; those of the child's rank 0 become its nonce
 
-  std::string pack() const { return Packer().put(color).put(key).put(bits).bytes(); }
+  std::string pack() const { return Packer().put(color).put(key).put(determinism).put(bits).bytes(); }
   bool unpack(const std::string& bytes) {
     Unpacker u(bytes);
-    return u.get(color) && u.get(key) && u.get(bits) && u.done();
+    return u.get(color) && u.get(key) && u.get(determinism) && u.get(bits) && u.done();
   }
 };
 
@@ -61,6 +62,7 @@ class Birth {
     parts_.timeout_ms = parent.timeout_ms;
     parts_.progress_thread = parent.progress_thread;
     parts_.algo = parent.algo;
+    parts_.determinism = parent.determinism;
     parts_.route.resize(members_.size());
     roster_ = *parent.roster;
     roster_.mates.clear();
@@ -70,6 +72,7 @@ class Birth {
   Result<std::unique_ptr<Communicator>> run(const CommSettings& settings) {
     if (settings.timeout_ms) parts_.timeout_ms = *settings.timeout_ms;
     if (settings.algo) parts_.algo = *settings.algo;
+    if (settings.determinism) parts_.determinism = *settings.determinism;
     roster_.geometry.slot_bytes = std::min(roster_.geometry.slot_bytes, kChildSlot);
     if (settings.geometry) roster_.geometry = *settings.geometry;
 
@@ -173,10 +176,11 @@ Status check_parent(const Communicator& parent, const CommSettings& settings) {
   return {};
 }
 
-Result<Bid> bid(int color, int key) {
+Result<Bid> bid(const Communicator& parent, Place place, const CommSettings& settings) {
   Bid b;
-  b.color = color;
-  b.key = key;
+  b.color = place.color;
+  b.key = place.key;
+  b.determinism = static_cast<uint8_t>(settings.determinism.value_or(parent.parts().determinism));
   HKT_ASSIGN(b.bits, random_bits());
   return b;
 }
@@ -190,6 +194,16 @@ Result<std::vector<Bid>> hear(Exchange& exchange, const Bid& mine) {
   return bids;
 }
 
+// Of the members of a child; each of them gets the same answer.
+Status agree(const std::vector<Bid>& bids, const std::vector<int>& members) {
+  for (size_t i = 1; i < bids.size(); ++i)
+    if (bids[i].determinism != bids[0].determinism)
+      return error(hktInvalidUsage,
+                   "determinism is R%d on rank %d and R%d on rank %d; it must be the same on all ranks",
+                   bids[0].determinism, members[0], bids[i].determinism, members[i]);
+  return {};
+}
+
 Result<int64_t> patience(const CommSettings& settings) {
   HKT_ASSIGN(const Deadline deadline, init_deadline(settings));
   return deadline.ns() == Deadline::never().ns() ? -1 : deadline.left_ms();
@@ -198,7 +212,7 @@ Result<int64_t> patience(const CommSettings& settings) {
 Result<std::unique_ptr<Communicator>> among_all(Communicator& parent, Meeting meeting, Place place,
                                                 const CommSettings& settings) {
   HKT_TRY(check_parent(parent, settings));
-  HKT_ASSIGN(const Bid mine, bid(place.color, place.key));
+  HKT_ASSIGN(const Bid mine, bid(parent, place, settings));
   HKT_ASSIGN(const int64_t timeout_ms, patience(settings));
   HKT_ASSIGN(const std::unique_ptr<Exchange> exchange, Exchange::of_all(parent, meeting, timeout_ms));
   HKT_ASSIGN(const std::vector<Bid> bids, hear(*exchange, mine));
@@ -208,7 +222,10 @@ Result<std::unique_ptr<Communicator>> among_all(Communicator& parent, Meeting me
     if (bids[static_cast<size_t>(r)].color == place.color) members.push_back(r);
   std::stable_sort(members.begin(), members.end(),
                    [&](int a, int b) { return bids[static_cast<size_t>(a)].key < bids[static_cast<size_t>(b)].key; });
-  const uint64_t nonce = bids[static_cast<size_t>(members.front())].bits;
+  std::vector<Bid> theirs;
+  for (const int r : members) theirs.push_back(bids[static_cast<size_t>(r)]);
+  HKT_TRY(agree(theirs, members));
+  const uint64_t nonce = theirs.front().bits;
   exchange->narrow(members);
   return Birth(*exchange, parent.parts(), std::move(members), nonce).run(settings);
 }
@@ -244,11 +261,12 @@ Result<std::unique_ptr<Communicator>> create_child(Communicator& parent, std::ve
     return error(hktInvalidArgument,
                  "ranks does not have the calling rank, %d: only the ranks of the new communicator call this",
                  parent.rank());
-  HKT_ASSIGN(const Bid mine, bid(0, 0));
+  HKT_ASSIGN(const Bid mine, bid(parent, {}, settings));
   HKT_ASSIGN(const Deadline deadline, init_deadline(settings));
   HKT_ASSIGN(const std::unique_ptr<Exchange> exchange,
              Exchange::of_some(parent, ranks, seal, "hktCommCreate", deadline));
   HKT_ASSIGN(const std::vector<Bid> bids, hear(*exchange, mine));
+  HKT_TRY(agree(bids, ranks));
   return Birth(*exchange, parent.parts(), std::move(ranks), bids.front().bits).run(settings);
 }
 

@@ -8,6 +8,7 @@
 #include "base/types.h"
 #include "comm/digest.h"
 #include "comm/outstanding.h"
+#include "comm/reproducible.h"
 #include "comm/thread.h"
 #include "kernels/reduce_cpu.h"
 #include "schedule/collective.h"
@@ -38,8 +39,11 @@ const uint64_t* packed(const uint64_t* counts, size_t blocks) {
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::create(Parts parts) {
+  if (parts.determinism == HKT_DETERMINISM_R4 && static_cast<uint32_t>(parts.nranks) > kernels::kMostAddends)
+    return error(hktInvalidUsage, "determinism R4 serves at most %u ranks, here are %d", kernels::kMostAddends,
+                 parts.nranks);
   HKT_ASSIGN(ForkGuard guard, ForkGuard::create());
-  HKT_ASSIGN(const select::Table table, select::build(parts.facts, parts.algo));
+  HKT_ASSIGN(const select::Table table, select::build(parts.facts, parts.algo, parts.determinism));
   return std::unique_ptr<Communicator>(new Communicator(std::move(parts), std::move(guard), table));
 }
 
@@ -87,6 +91,10 @@ Order Communicator::order(Collective collective, const BlockData& data) const {
 
 Status Communicator::set_op(Order& order, hktRedOp_t op) const {
   order.record.op = static_cast<uint32_t>(op);
+  if (parts_.determinism == HKT_DETERMINISM_R4) [[unlikely]] {
+    HKT_TRY(check_reproducible(order.record));
+    order.reproducible = sums_floats(order.record);
+  }
   if (is_handle(order.record.op)) [[unlikely]] {
     HKT_ASSIGN(order.op, operations_.find(op));
     const Operation& made = *order.op;
@@ -192,7 +200,7 @@ Status Communicator::run(Order& order, const CallOptions& options) {
   const Busy busy(*gate_);
   if (!busy.mine() || guard_.in_child() || watch_.failed()) [[unlikely]]
     return refuse(busy.mine());
-  if ((attention | pending_ | uint32_t{options.request != nullptr}) != 0) [[unlikely]]
+  if ((attention | pending_ | uint32_t{options.request != nullptr} | uint32_t{order.reproducible}) != 0) [[unlikely]]
     return queue(order, options);
 
   CallRecord& record = order.record;

@@ -149,6 +149,8 @@ class Communicator {
   Status run(Order& order, const CallOptions& options);
   // The same for a call that does not block, belongs to a group, or has others before it.
   Status queue(Order& order, const CallOptions& options);
+  // The same for sums of floats with determinism R4.
+  Status sum_reproducibly(Order& order, const CallOptions& options);
   Status issue(Task&& task, const CallOptions& options);
   Status issue(Order&& order, const std::shared_ptr<Stages>& stages, const CallOptions& options);
   // An S that no call uses.

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "comm/digest.h"
+#include "comm/reproducible.h"
 #include "comm/watch.h"
 #include "kernels/reduce_cpu.h"
 
@@ -124,9 +125,23 @@ CallRecord record(const BufferList& list, hktRedOp_t op) {
   return r;
 }
 
+Status sum_list_reproducibly(Communicator& comm, const BufferList& list, hktRedOp_t op, const CallOptions& options) {
+  return comm.staged<ReproducibleSums>(options, [&](ReproducibleSums& stages) -> Result<Order> {
+    Order call = Communicator::order(Collective::all_reduce, Data{nullptr, nullptr, 0, list.type});
+    HKT_TRY(comm.set_op(call, op));
+    stages.begin(call, static_cast<uint32_t>(comm.rank()), static_cast<uint32_t>(comm.size()));
+    for (size_t i = 0; i < list.buffers; ++i) stages.append(list.in[i], list.out[i], list.counts[i]);
+    HKT_TRY(stages.ready(comm));
+    call.record = record(list, op);
+    return call;
+  });
+}
+
 }  // namespace
 
 Status all_reduce_list(Communicator& comm, const BufferList& list, hktRedOp_t op, const CallOptions& options) {
+  if (comm.parts().determinism == HKT_DETERMINISM_R4 && sums_floats(record(list, op)))
+    return sum_list_reproducibly(comm, list, op, options);
   return comm.staged<FusedList>(options, [&](FusedList& stages) -> Result<Order> {
     Order call = Communicator::order(Collective::all_reduce, Data{nullptr, nullptr, 0, list.type});
     HKT_TRY(comm.set_op(call, op));

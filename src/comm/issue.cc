@@ -1,8 +1,11 @@
 // Communicator: calls that do not simply run: non-blocking ones, calls in groups, those that have others before them,
 // and those that are made of transfers or stages.
+#include "base/types.h"
 #include "comm/communicator.h"
 #include "comm/outstanding.h"
+#include "comm/reproducible.h"
 #include "comm/thread.h"
+#include "schedule/collective.h"
 
 namespace hocket {
 
@@ -50,6 +53,7 @@ bool Communicator::busy_elsewhere() const { return attention != 0; }
 // The plan is chosen and tied to links here and not when its turn comes, so that what cannot be run is this call's
 // error.
 Status Communicator::queue(Order& order, const CallOptions& options) {
+  if (order.reproducible) return sum_reproducibly(order, options);
   Task task;
   task.record = order.record;
   task.call = order.call;
@@ -62,8 +66,20 @@ Status Communicator::queue(Order& order, const CallOptions& options) {
   return issue(std::move(task), options);
 }
 
+Status Communicator::sum_reproducibly(Order& order, const CallOptions& options) {
+  const std::shared_ptr<ReproducibleSums> stages = spare<ReproducibleSums>();
+  stages->begin(order, static_cast<uint32_t>(parts_.rank), static_cast<uint32_t>(parts_.nranks));
+  if (layout(static_cast<Collective>(order.record.collective)) == Layout::round_major)
+    stages->append(order.call.in, order.call.out, order.call.elems);
+  HKT_TRY(stages->ready(*this));
+  return issue(std::move(order), stages, options);
+}
+
 // Which stores are better is not learned: the time that passes until such a call is done says little.
 Result<const BoundPlan*> Communicator::choose(const CallRecord& record, Call& call) {
+  if (parts_.determinism == HKT_DETERMINISM_R4 && sums_floats(record))
+    return error(hktInternalError, "a sum of %s would depend on the order of the ranks, with determinism R4",
+                 type_name(static_cast<hktDataType_t>(record.type)));
   const select::Choice& choice =
       select::lookup(table_, static_cast<Collective>(record.collective), selected_by(record, call.elem_size));
   const CatalogEntry* const planner = planner_of(choice, record.op);

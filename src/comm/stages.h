@@ -17,6 +17,7 @@ struct Order {
   CallRecord record;
   Call call;
   std::shared_ptr<const Operation> op;  // the program's own, if it is one
+  bool reproducible = false;            // runs as ReproducibleSums, not by itself
 };
 
 // Memory of a communicator for the stages of the call whose turn it is.

@@ -31,12 +31,16 @@ Status validate(const PlanInfo& info);
 struct DataDemands {
   bool rank_identical = false;
   bool order_is_rank = false;
+  bool canonical = false;
 };
 
+// The canonical fold: one rank folds the contributions of all ranks at once, that of rank 0 first, then rank 1 and so
+// on, and rounds once. What is folded so is the same function of the n contributions whatever the plan, and so for
+// every size, place, transport and placement.
 struct DataReport {
-  bool rank_identical = false;  // R1 proven: every chunk is the same fold on every rank that gets it: the same bits
-  bool chunk_identical =
-      false;  // R2 proven: moreover all chunks share that fold, so bits do not hang on an element's place or the size
+  bool rank_identical = false;   // R1 proven: every chunk is the same fold on every rank that gets it: the same bits
+  bool chunk_identical = false;  // moreover all chunks share that fold: with this plan bits do not hang on the place
+  bool canonical = false;        // R2 and R3 proven: it is the canonical one; what only moves data is that, too
   bool order_is_rank =
       false;  // operands stand in the order of ranks (in whatever brackets): non-commutative operations are right
   // Equal for two plans for as many ranks: they compute the same expressions, so that their results agree bit by bit.

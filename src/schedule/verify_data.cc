@@ -347,12 +347,28 @@ std::vector<Value> folds_wanted(const PlanInfo& info) {
   return want;
 }
 
+// The order of the canonical fold.
+uint64_t canonical_order(const PlanInfo& info) {
+  Value all;
+  for (uint32_t r = 0; r < info.nranks; ++r) {
+    Value v = leaf(r, 0, nullptr);
+    apply_pre(v, nullptr);
+    if (r == 0)
+      all = v;
+    else
+      fold(all, v);
+  }
+  apply_post(all, nullptr);
+  return all.order;
+}
+
 Result<DataReport> DataMachine::report(DataDemands demands) const {
   const PlanInfo& info = plan_.info;
-  DataReport report{true, true, true, 0, steps_};
+  DataReport report{true, true, true, true, 0, steps_};
   if (info.collective == Collective::barrier) return report;
   const bool sums = reduces(info.collective);
   const std::vector<Value> folds = folds_wanted(info);
+  const uint64_t canonical = canonical_order(info);
   // Of the first chunk of out that there is.
   const uint64_t first_order = out(out_is_at_root(info.collective) ? info.root : 0, 0).order;
   const char* placed = placement_ == Placement::in_place ? "in place" : "out of place";
@@ -376,12 +392,17 @@ Result<DataReport> DataMachine::report(DataDemands demands) const {
       report.rank_identical &= info.collective != Collective::all_reduce || v.order == out(0, c).order;
       report.chunk_identical &= !sums || v.order == first_order;
       report.order_is_rank &= !sums || (v.lo == 0 && v.hi == info.nranks);
+      report.canonical &= !sums || (v.order == canonical && report.order_is_rank);
       report.expression = mix64(report.expression + kPreFactor) ^ v.order;
       if (demands.rank_identical && !report.rank_identical)
         return error(hktInvalidArgument, "%s is another fold than at rank 0: their bits may differ", here().c_str());
       if (demands.order_is_rank && !report.order_is_rank)
         return error(hktInvalidArgument, "%s is not folded in the order of ranks; the first to leave it is %s",
                      here().c_str(), step_name(plan_, wiring_, disorder_ - 1).c_str());
+      if (demands.canonical && !report.canonical)
+        return error(hktInvalidArgument,
+                     "%s is not the canonical fold: all contributions at once, in the order of ranks, rounded once",
+                     here().c_str());
     }
   }
   report.chunk_identical &= report.rank_identical;
@@ -415,6 +436,7 @@ Result<DataReport> verify_data(const Plan& plan, DataDemands demands) {
   DataReport both = out_of_place;
   both.rank_identical &= in_place.rank_identical;
   both.chunk_identical &= in_place.chunk_identical;
+  both.canonical &= in_place.canonical;
   both.order_is_rank &= in_place.order_is_rank;
   both.steps += in_place.steps;
   if (both.expression != in_place.expression) both.expression = mix64(both.expression) + in_place.expression;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "schedule/collective.h"
 #include "schedule/shape.h"
 
 namespace hocket::select {
@@ -66,7 +67,8 @@ const char* other_planner(const Facts& f, Collective collective, uint64_t bytes)
   return "";
 }
 
-// Where the choice for operations in general is none for those that are not commutative.
+// Where the choice for operations in general is none for those that are not commutative, or for a determinism class.
+// They fold canonically.
 const char* in_rank_order_planner(Collective collective) {
   switch (collective) {
     case Collective::all_reduce:
@@ -80,7 +82,12 @@ const char* in_rank_order_planner(Collective collective) {
   }
 }
 
-Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
+// Where the choice does not fold canonically but has to. One hop fewer is worth larger messages if they are small.
+const char* canonical_planner(Collective collective, uint64_t bytes) {
+  return collective == Collective::all_reduce && bytes <= 4 * KiB ? "one_shot" : in_rank_order_planner(collective);
+}
+
+Choice choose(const Facts& f, Collective collective, uint64_t bytes, bool canonical) {
   Choice c;
   const char* name = "dissemination";
   switch (collective) {
@@ -100,10 +107,23 @@ Choice choose(const Facts& f, Collective collective, uint64_t bytes) {
   // What gathers many blocks in a message to save hops needs slots with a line for each; else with as few as can be.
   if (c.planner != nullptr && c.planner->info(f.nranks, 0).message_blocks > f.slot_bytes / kChunkAlign)
     c.planner = find_planner(collective, other_planner(f, collective, UINT64_MAX));
+  if (canonical && reduces(collective) && c.planner != nullptr && !c.planner->folds_canonically)
+    c.planner = find_planner(collective, canonical_planner(collective, bytes));
   c.learn_stores = f.hosts < f.nranks && bytes >= kLearnFrom;
   // An output that cannot stay in the cache need not go through it.
   c.stream_out = f.cache_bytes != 0 && bytes > f.cache_bytes / 2;
   return c;
+}
+
+Error not_canonical(const CatalogEntry& forced, hktDeterminism_t determinism) {
+  std::string others;
+  for (const CatalogEntry& e : catalog())
+    if (e.collective == forced.collective && e.folds_canonically)
+      others += (others.empty() ? "" : ", ") + std::string(e.name);
+  return error(hktInvalidUsage,
+               "HOCKET_ALGO: the bits of %s by %s depend on size and placement, which determinism R%d does not allow; "
+               "these have the class: %s",
+               collective_name(forced.collective), forced.name, static_cast<int>(determinism), others.c_str());
 }
 
 // Planners of several collectives may share a name.
@@ -114,7 +134,9 @@ bool first_of_name(const CatalogEntry& entry) {
 
 }  // namespace
 
-Result<Table> build(const Facts& facts, std::string_view algo) {
+Result<Table> build(const Facts& facts, std::string_view algo, hktDeterminism_t determinism) {
+  // R4 has no need of it: its sums are those of integers, and what else it allows is exact as well.
+  const bool canonical = determinism == HKT_DETERMINISM_R2 || determinism == HKT_DETERMINISM_R3;
   std::array<const CatalogEntry*, kCollectives> forced{};
   for (std::string_view rest = algo; !rest.empty();) {
     const size_t comma = std::min(rest.find(','), rest.size());
@@ -132,11 +154,14 @@ Result<Table> build(const Facts& facts, std::string_view algo) {
       return error(hktInvalidUsage, "HOCKET_ALGO: there is no planner '%.*s'; known: %s", static_cast<int>(name.size()),
                    name.data(), known.c_str());
   }
+  for (const CatalogEntry* e : forced)
+    if (canonical && e != nullptr && reduces(e->collective) && !e->folds_canonically)
+      return not_canonical(*e, determinism);
   Table table;
   for (uint32_t collective = 0; collective < kCollectives; ++collective) {
     for (uint32_t b = 0; b < kBuckets; ++b) {
       Choice& c = table[collective][b];
-      c = choose(facts, static_cast<Collective>(collective), bucket_bytes(b));
+      c = choose(facts, static_cast<Collective>(collective), bucket_bytes(b), canonical);
       if (forced[collective] != nullptr) c.planner = forced[collective];
       const auto of = static_cast<Collective>(collective);
       if (c.planner != nullptr && c.planner->folds_in_rank_order)

@@ -10,6 +10,7 @@
 
 #include "algorithms/catalog.h"
 #include "base/result.h"
+#include "hocket/hocket.h"
 
 namespace hocket::select {
 
@@ -44,7 +45,9 @@ using Table = std::array<std::array<Choice, kBuckets>, kCollectives>;
 
 // `algo` is HOCKET_ALGO: empty, or planner names separated by commas, each taking over the collectives that have one of
 // this name ("ring" or "ring,chain"); an unknown name is an error that lists the known ones.
-Result<Table> build(const Facts& facts, std::string_view algo);
+// With determinism R2 and R3 only planners that fold canonically reduce; one that `algo` names and does not is an
+// error.
+Result<Table> build(const Facts& facts, std::string_view algo, hktDeterminism_t determinism = HKT_DETERMINISM_R1);
 
 inline const Choice& lookup(const Table& table, Collective collective, uint64_t bytes) {
   return table[static_cast<uint32_t>(collective)][bucket(bytes)];

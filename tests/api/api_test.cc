@@ -120,6 +120,19 @@ TEST(Init, RefusesAStoreWithHoles) {
   }
 }
 
+// A program that was compiled before the config had its later fields: what lies behind its own is not looked at.
+TEST(Init, TakesTheConfigOfAnOlderProgram) {
+  hktUniqueId id;
+  ASSERT_EQ(hktGetUniqueId(&id), hktSuccess);
+  hktConfig_t config = quick_config();
+  config.size = offsetof(hktConfig_t, determinism);
+  config.determinism = 77;
+  config.reserved = 77;
+  hktComm_t comm = nullptr;
+  ASSERT_EQ(hktCommInitRank(&comm, 1, id, 0, &config), hktSuccess) << hktGetLastError();
+  EXPECT_EQ(hktCommDestroy(comm), hktSuccess);
+}
+
 TEST(Init, RefusesABadConfig) {
   hktUniqueId id;
   ASSERT_EQ(hktGetUniqueId(&id), hktSuccess);
@@ -132,11 +145,17 @@ TEST(Init, RefusesABadConfig) {
   config.magic = 0;
   refused(config, {"hktCommInitRank", "config", "HKT_CONFIG_INITIALIZER"});
   config = quick_config();
-  config.size = sizeof config - 8;
+  config.size = offsetof(hktConfig_t, determinism) - 8;
   refused(config, {"hktCommInitRank", "config", "HKT_CONFIG_INITIALIZER"});
   config = quick_config();
   config.version = HKT_VERSION(HKT_MAJOR + 1, 0, 0);
   refused(config, {"hktCommInitRank", "config.version", std::to_string(config.version)});
+  config = quick_config();
+  config.determinism = 5;
+  refused(config, {"hktCommInitRank", "config.determinism is 5", "HKT_DETERMINISM_R1"});
+  config = quick_config();
+  config.reserved = 1;
+  refused(config, {"hktCommInitRank", "config.reserved is 1"});
   config = quick_config();
   config.transport = "pigeon";
   refused(config, {"transport", "'pigeon'", "auto, shm, tcp"});

@@ -18,7 +18,9 @@ struct WorldSpec {
   int n = 2;
   std::string transport = "auto";  // "shm", "tcp", or "auto"
   int hosts = 1;                   // > 1: ranks are dealt to so many pretended hosts, in blocks
+  bool one_by_one = false;         // or one by one
   std::string algo;
+  hktDeterminism_t determinism = HKT_DETERMINISM_R1;
   std::optional<std::string> progress;
   std::optional<RingGeometry> geometry;
   int64_t timeout_ms = 20'000;
@@ -38,6 +40,21 @@ inline RingGeometry small_rings() {
   return g;
 }
 
+// One rank's part in bringing a world up.
+inline Result<std::unique_ptr<Communicator>> join(const hktUniqueId& id, const WorldSpec& spec, int rank) {
+  CommSettings settings;
+  settings.timeout_ms = spec.timeout_ms;
+  settings.transport = spec.transport;
+  settings.algo = spec.algo;
+  settings.determinism = spec.determinism;
+  settings.progress = spec.progress;
+  settings.geometry = spec.geometry;
+  settings.host_id = "host" + std::to_string(spec.one_by_one ? rank % spec.hosts : rank * spec.hosts / spec.n);
+  const Deadline deadline = Deadline::in_ms(30'000);
+  HKT_ASSIGN(const std::unique_ptr<Rendezvous> rendezvous, Rendezvous::open(id, spec.n, rank, deadline));
+  return bring_up(*rendezvous, settings, deadline);
+}
+
 // Brings the ranks up and calls body(communicator, rank) on a thread for each.
 inline void run_world(const WorldSpec& spec, const std::function<void(Communicator&, int)>& body) {
   hktUniqueId id;
@@ -46,17 +63,7 @@ inline void run_world(const WorldSpec& spec, const std::function<void(Communicat
   std::vector<std::thread> threads;
   for (int rank = 0; rank < spec.n; ++rank) {
     threads.emplace_back([&, rank] {
-      CommSettings settings;
-      settings.timeout_ms = spec.timeout_ms;
-      settings.transport = spec.transport;
-      settings.algo = spec.algo;
-      settings.progress = spec.progress;
-      settings.geometry = spec.geometry;
-      settings.host_id = "host" + std::to_string(rank * spec.hosts / spec.n);
-      const Deadline deadline = Deadline::in_ms(30'000);
-      auto rendezvous = Rendezvous::open(id, spec.n, rank, deadline);
-      ASSERT_TRUE(rendezvous.ok()) << "rank " << rank << ": " << rendezvous.error().text;
-      auto comm = bring_up(**rendezvous, settings, deadline);
+      auto comm = join(id, spec, rank);
       ASSERT_TRUE(comm.ok()) << "rank " << rank << ": " << comm.error().text;
       body(**comm, rank);
     });

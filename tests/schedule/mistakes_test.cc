@@ -281,6 +281,13 @@ Mistakes in_data() {
       {"rank 0 (out of place): chunk 1 of out", "the first to leave it is rank 1 lane 0 step 2 (chunk 1 of out)"}};
   swapped.demands.order_is_rank = true;
   list.push_back(swapped);
+  // The same contributions in the same order, but the first two are rounded before the third one joins.
+  Mistake rounded{"a rounding in the middle of the canonical fold",
+                  Pass::data,
+                  planned(Collective::reduce, "chain", 3, 2),
+                  {"rank 2 (out of place): chunk 0 of out as left by rank 2 lane 0 step 0", "rounded once"}};
+  rounded.demands.order_is_rank = rounded.demands.canonical = true;
+  list.push_back(rounded);
   Mistake differs{"another fold on one rank",
                   Pass::data,
                   with_step(one_shot, 2, 1, [](Step& s) { s.self = 0; }),

@@ -53,7 +53,7 @@ Status prove(const Plan& plan, const Original& o, DataReport& report) {
   HKT_ASSIGN(report, verify_data(plan));
   auto lost = [](bool before, bool after) { return before && !after; };
   if (lost(o.report.rank_identical, report.rank_identical) || lost(o.report.chunk_identical, report.chunk_identical) ||
-      lost(o.report.order_is_rank, report.order_is_rank))
+      lost(o.report.order_is_rank, report.order_is_rank) || lost(o.report.canonical, report.canonical))
     return error(hktInvalidArgument, "a determinism class is lost");
   for (const Lowering& l : o.lowerings)
     for (Placement p : kPlacements) HKT_TRY(verify_races(plan, l, p));

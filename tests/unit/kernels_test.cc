@@ -32,6 +32,19 @@ TEST_P(Kernels, MatchReference) {
   }
 }
 
+// Determinism R2 and R3 count on it: however many operands there are, none is rounded before the last one has joined.
+TEST_P(Kernels, FoldAnyNumberOfOperandsAtOnce) {
+  for (hktDataType_t type : {hktFloat16, hktBfloat16, hktFloat8e5m2, hktFloat32}) {
+    for (size_t nsrc : {33, 400}) {
+      const Case c{type, hktAvg, static_cast<uint32_t>(nsrc)};
+      const std::vector<Bytes> src = make_inputs(type, nsrc, 300, rng_);
+      const Bytes expected = reference(c, src);
+      for (size_t elems : {1, 7, 300})
+        for (Stores stores : kStores) check(c, src, expected, {elems, 8, stores});
+    }
+  }
+}
+
 TEST_P(Kernels, MatchReferenceOnMuchData) {
   for (hktDataType_t type : kAllTypes) {
     const size_t elems = 100000 / type_size(type) + 3;

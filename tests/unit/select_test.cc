@@ -69,6 +69,41 @@ TEST(Select, WhatIsNotCommutativeIsFoldedInTheOrderOfRanks) {
   }
 }
 
+TEST(Select, ClassesThatNeedTheCanonicalFoldGetIt) {
+  for (const hktDeterminism_t determinism : {HKT_DETERMINISM_R2, HKT_DETERMINISM_R3}) {
+    for (const uint32_t n : {1u, 2u, 3u, 5u, 16u, 17u, 100u, 32'768u}) {
+      for (const uint32_t hosts : {1u, n}) {
+        Result<Table> table = build(facts(n, hosts, 4096), "", determinism);
+        ASSERT_TRUE(table.ok()) << table.error().text;
+        for (uint32_t c = 0; c < kCollectives; ++c) {
+          for (const Choice& choice : (*table)[c]) {
+            if (!reduces(static_cast<Collective>(c))) continue;
+            EXPECT_TRUE(choice.planner->folds_canonically) << choice.planner->name;
+            EXPECT_EQ(choice.in_rank_order, choice.planner);
+            EXPECT_LE(n, choice.planner->max_ranks);
+          }
+        }
+      }
+    }
+  }
+  // The class before and the one of integers are left as they are.
+  for (const hktDeterminism_t determinism : {HKT_DETERMINISM_R1, HKT_DETERMINISM_R4})
+    EXPECT_STREQ(lookup(*build(facts(8, 8, 4096), "", determinism), Collective::all_reduce, 64 << 20).planner->name,
+                 "ring");
+}
+
+TEST(Select, APlannerWithoutTheClassIsRefused) {
+  Result<Table> ring = build(facts(4, 1, 4096), "ring", HKT_DETERMINISM_R2);
+  ASSERT_FALSE(ring.ok());
+  EXPECT_EQ(ring.error().text,
+            "HOCKET_ALGO: the bits of all_reduce by ring depend on size and placement, which determinism R2 does not "
+            "allow; these have the class: one_shot, two_shot");
+  // One that folds in the order of ranks, but rounds on the way.
+  EXPECT_FALSE(build(facts(4, 1, 4096), "recursive_doubling", HKT_DETERMINISM_R3).ok());
+  EXPECT_TRUE(build(facts(4, 1, 4096), "two_shot,flat,dissemination", HKT_DETERMINISM_R3).ok());
+  EXPECT_TRUE(build(facts(4, 1, 4096), "ring", HKT_DETERMINISM_R4).ok());
+}
+
 TEST(Select, APlannerThatIsAskedForIsNotReplaced) {
   const auto choice = [](const char* algo, Collective collective) {
     Result<Table> table = build(facts(4, 1, 4096), algo);

@@ -11,6 +11,14 @@
 namespace hocket::tool {
 namespace {
 
+// Of a plan that reduces; the classes are those of docs/determinism.md.
+const char* determinism(const DataReport& data) {
+  if (data.canonical) return "R3: the canonical fold, whatever the size, the placement and the transport";
+  if (data.chunk_identical) return "R1: the same bits on all ranks; one fold for all sizes, but not the canonical one";
+  if (data.rank_identical) return "R1: the same bits on all ranks";
+  return "none: results may differ in rounding from rank to rank";
+}
+
 Status verify_plan(const PlanChoice& choice) {
   HKT_ASSIGN(const Plan plan, make_plan(choice));
   HKT_TRY(validate(plan));
@@ -27,9 +35,7 @@ Status verify_plan(const PlanChoice& choice) {
               plan.info.name.c_str(), plan.info.nranks);
   std::printf("  every result is made of just what it has to be made of, once; every message is received\n");
   if (reduces(plan.info.collective)) {
-    std::printf("  results: %s\n", data.chunk_identical  ? "the same bits on all ranks, whatever the size (R2)"
-                                   : data.rank_identical ? "the same bits on all ranks (R1)"
-                                                         : "may differ in rounding from rank to rank");
+    std::printf("  determinism: %s\n", determinism(data));
     std::printf("  operands in the order of ranks: %s\n", data.order_is_rank ? "yes" : "no");
   }
   std::printf("  no race and no deadlock with %u slots per link, credit every %u\n", lowering.depth,

@@ -1,0 +1,279 @@
+#include "kernels/reproducible.h"
+
+#include "kernels/targets.h"
+// Highway compiles this file once per target: everything but the part under HWY_ONCE.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/reproducible.cc"
+#include "hwy/foreach_target.h"
+// foreach_target.h comes first.
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "base/types.h"
+#include "hwy/highway.h"
+#include "kernels/fold-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hocket::kernels::HWY_NAMESPACE {
+
+__extension__ typedef unsigned __int128 Uint128;
+
+constexpr int kLimbBits = 43;                        // of an operand; the sum of kMostAddends has 20 more, and a sign
+constexpr uint64_t kPlusInf = 1;                     // where nothing is finite, operands are counted by kind
+constexpr uint64_t kMinusInf = uint64_t{1} << 21;    // each of these has room for kMostAddends of the one before
+constexpr uint64_t kNotANumber = uint64_t{1} << 42;  // still in the first limb
+static_assert(kMinusInf > kMostAddends && kNotANumber / kMinusInf > kMostAddends);
+static_assert(kNotANumber < uint64_t{1} << kLimbBits && kLimbBits + std::countr_zero(kMostAddends) < 64);
+
+// A sign, the exponent, the mantissa; the largest exponent is that of infinity and NaN.
+template <class Stored, int kMantissaBits, int kExponentBits, int kLimbsOfSum>
+struct Format {
+  using Bits = Stored;
+  using Code = std::conditional_t<(kExponentBits > 8), uint16_t, uint8_t>;
+  using Wide = std::conditional_t<kLimbsOfSum == 1, uint64_t, Uint128>;  // two's complement
+  static constexpr int kMantissa = kMantissaBits, kLimbs = kLimbsOfSum;
+  static constexpr int kSpecial = (1 << kExponentBits) - 1;
+  static constexpr int kLeast = 1 - (kSpecial >> 1);  // binary exponent of the least normal number
+  static constexpr Bits kOne = 1;
+  static constexpr Bits kSign = static_cast<Bits>(kOne << (8 * sizeof(Bits) - 1));
+  static constexpr Bits kMantissaMask = static_cast<Bits>((kOne << kMantissa) - 1);
+  static constexpr Bits kInfinity = static_cast<Bits>(Bits{kSpecial} << kMantissa);
+  static constexpr Bits kNan = static_cast<Bits>(kInfinity | kOne << (kMantissa - 1));
+  // Of an operand's magnitude, and how many of these lie below the unit of one that has the sum's code.
+  static constexpr int kBits = kLimbBits * kLimbs, kBelow = kBits - kMantissa - 1;
+};
+using Half = Format<uint16_t, 10, 5, 1>;
+using Brain = Format<uint16_t, 7, 8, 1>;
+using Single = Format<uint32_t, 23, 8, 1>;
+using Double = Format<uint64_t, 52, 11, 2>;
+
+// From any alignment.
+template <class F>
+HWY_INLINE typename F::Bits load(const void* from, uint64_t i) {
+  typename F::Bits bits;
+  std::memcpy(&bits, static_cast<const unsigned char*>(from) + i * sizeof bits, sizeof bits);
+  return bits;
+}
+
+template <class F>
+HWY_INLINE int exponent_of(typename F::Bits bits) {
+  return static_cast<int>(bits >> F::kMantissa) & F::kSpecial;
+}
+
+// Subnormal numbers have the unit of the least normal ones, and so their code, 1; -0 alone has a smaller one, 0.
+template <class F>
+void classify(void* to, const void* from, uint64_t floats) {
+  auto* const codes = static_cast<typename F::Code*>(to);
+  for (uint64_t i = 0; i < floats; ++i) {
+    const auto bits = load<F>(from, i);
+    const int e = exponent_of<F>(bits);
+    codes[i] = static_cast<typename F::Code>(bits == F::kSign ? 0 : e == 0 ? 1 : e);
+  }
+}
+
+template <class F>
+HWY_INLINE uint64_t kind_of(typename F::Bits bits) {
+  const uint64_t infinity = (bits & F::kSign) != 0 ? kMinusInf : kPlusInf;
+  const uint64_t kind = (bits & F::kMantissaMask) != 0 ? kNotANumber : infinity;
+  return exponent_of<F>(bits) == F::kSpecial ? kind : 0;
+}
+
+// `value` or its two's complement, without a branch that would be taken half of the time.
+template <class Wide>
+HWY_INLINE Wide negate_if(Wide value, bool negative) {
+  const Wide all = Wide{0} - static_cast<Wide>(negative);
+  return (value ^ all) - all;
+}
+
+// `code` is that of a finite sum.
+template <class F>
+HWY_INLINE typename F::Wide integer_of(typename F::Bits bits, int code) {
+  using Wide = typename F::Wide;
+  constexpr Wide one = 1;
+  const int e = exponent_of<F>(bits);
+  const auto mantissa = static_cast<Wide>(bits & F::kMantissaMask);
+  const Wide exact = (mantissa | static_cast<Wide>(e != 0) << F::kMantissa) << F::kBelow;
+  const int orders = (code > 1 ? code : 1) - (e > 1 ? e : 1);
+  const int shift = orders > F::kBits ? F::kBits + 1 : orders;  // all beyond is less than half a unit
+  // Adds half a unit, less a bit if the result would be odd otherwise.
+  const Wide even = ~(exact >> shift) & static_cast<Wide>(shift != 0);
+  const Wide magnitude = (exact + ((one << shift) >> 1) - even) >> shift;
+  return negate_if(magnitude, (bits & F::kSign) != 0);
+}
+
+// The same for vectors of one limb, by each_vector.
+template <class F>
+struct IntegersAt {
+  int64_t* sums;
+  const unsigned char* from;
+  const typename F::Code* codes;
+
+  template <class D>  // of uint64_t
+  HWY_INLINE void operator()(D d, uint64_t i) const {
+    const hn::Rebind<uint32_t, D> narrow;
+    const auto bits =
+        load_narrow(narrow, reinterpret_cast<const typename F::Bits*>(from + i * sizeof(typename F::Bits)));
+    const auto code = load_narrow(narrow, codes + i);
+    const auto one = hn::Set(narrow, 1);
+    const auto e = hn::And(hn::ShiftRight<F::kMantissa>(bits), hn::Set(narrow, F::kSpecial));
+    const auto leading = hn::ShiftLeft<F::kMantissa>(hn::Min(e, one));
+    const auto significand = hn::Or(hn::And(bits, hn::Set(narrow, F::kMantissaMask)), leading);
+    const auto orders = hn::Min(hn::Sub(hn::Max(code, one), hn::Max(e, one)), hn::Set(narrow, F::kBits + 1));
+
+    const auto exact = hn::ShiftLeft<F::kBelow>(hn::PromoteTo(d, significand));
+    const auto shift = hn::PromoteTo(d, orders);
+    const auto even = hn::AndNot(hn::Shr(exact, shift), hn::PromoteTo(d, hn::Min(orders, one)));
+    const auto half = hn::ShiftRight<1>(hn::Shl(hn::Set(d, 1), shift));
+    const auto magnitude = hn::Shr(hn::Add(exact, hn::Sub(half, even)), shift);
+    const auto sign = hn::PromoteTo(d, hn::ShiftRight<8 * sizeof(typename F::Bits) - 1>(bits));
+    const auto all = hn::Sub(hn::Zero(d), sign);
+    hn::StoreU(hn::Sub(hn::Xor(magnitude, all), all), d, reinterpret_cast<uint64_t*>(sums + i));
+  }
+
+  template <class D, class T>
+  static HWY_INLINE hn::Vec<D> load_narrow(D d, const T* at) {
+    const auto v = hn::LoadU(hn::Rebind<T, D>(), at);
+    if constexpr (sizeof(T) == 4) {
+      return v;
+    } else {
+      return hn::PromoteTo(d, v);
+    }
+  }
+};
+
+template <class F>
+HWY_INLINE void put(int64_t* sums, uint64_t i, typename F::Wide value) {
+  if constexpr (F::kLimbs == 1) {
+    sums[i] = static_cast<int64_t>(value);
+  } else {  // the upper one has the sign
+    sums[2 * i] = static_cast<int64_t>(static_cast<uint64_t>(value) & ((uint64_t{1} << kLimbBits) - 1));
+    sums[2 * i + 1] = static_cast<int64_t>(static_cast<uint64_t>(value >> kLimbBits));
+  }
+}
+
+template <class F>
+void quantise(int64_t* sums, const void* from, const void* codes_at, uint64_t floats) {
+  const auto* const codes = static_cast<const typename F::Code*>(codes_at);
+  if constexpr (F::kLimbs == 1) {
+    each_vector<Integer<uint64_t>>(IntegersAt<F>{sums, static_cast<const unsigned char*>(from), codes}, 0, floats);
+  } else {
+    for (uint64_t i = 0; i < floats; ++i) put<F>(sums, i, integer_of<F>(load<F>(from, i), codes[i]));
+  }
+  for (uint64_t i = 0; i < floats; ++i)
+    if (codes[i] == F::kSpecial) put<F>(sums, i, kind_of<F>(load<F>(from, i)));
+}
+
+HWY_INLINE int leading_zeros(uint64_t x) { return std::countl_zero(x); }
+HWY_INLINE int leading_zeros(Uint128 x) {
+  const auto upper = static_cast<uint64_t>(x >> 64);
+  return upper != 0 ? std::countl_zero(upper) : 64 + std::countl_zero(static_cast<uint64_t>(x));
+}
+
+// The float next to magnitude / divisor * 2^unit, without its sign. magnitude > 0.
+template <class F>
+HWY_INLINE typename F::Bits nearest(typename F::Wide magnitude, int unit, uint32_t divisor) {
+  using Wide = typename F::Wide;
+  constexpr Wide one = 1;
+  constexpr int top = 8 * sizeof(Wide) - 2;  // where the leading bit is put
+  const auto lift = [&] {
+    const int by = leading_zeros(magnitude) - 1;
+    magnitude <<= by;
+    unit -= by;
+  };
+  lift();
+  bool inexact = false;
+  unit -= std::countr_zero(divisor);
+  divisor >>= std::countr_zero(divisor);
+  if (divisor > 1) {  // of 2^62 and more by at most 2^20: enough bits are left
+    const Wide quotient = magnitude / divisor;
+    inexact = quotient * divisor != magnitude;
+    magnitude = quotient;
+    lift();
+  }
+  const int exponent = unit + top;
+  const int normal = exponent > F::kLeast ? exponent : F::kLeast;
+  const int drop = normal - F::kMantissa - unit;  // bits below the unit of the result, at least some
+  if (drop > top + 1) return 0;                   // less than half of the least subnormal number
+  const Wide rest = magnitude & ((one << drop) - 1), half = one << (drop - 1);
+  Wide result = magnitude >> drop;
+  const auto odd = static_cast<unsigned>(result & 1);
+  result += static_cast<Wide>((rest > half ? 1u : 0u) | ((rest == half ? 1u : 0u) & (odd | (inexact ? 1u : 0u))));
+  // The leading bit, if the result is normal, is one more in the exponent; so is a carry.
+  result += static_cast<Wide>(normal - F::kLeast) << F::kMantissa;
+  return result < F::kInfinity ? static_cast<typename F::Bits>(result) : F::kInfinity;
+}
+
+template <class F>
+HWY_INLINE typename F::Bits result_of_kinds(uint64_t counted) {
+  const uint64_t plus = counted % kMinusInf, minus = counted / kMinusInf % (kNotANumber / kMinusInf);
+  if (counted >= kNotANumber || (plus != 0 && minus != 0)) return F::kNan;
+  return static_cast<typename F::Bits>(F::kInfinity | (minus != 0 ? F::kSign : 0));
+}
+
+template <class F>
+void round(void* to, const int64_t* sums, const void* codes_at, uint64_t floats, uint32_t divisor) {
+  using Wide = typename F::Wide;
+  auto* const dst = static_cast<unsigned char*>(to);
+  const auto* const codes = static_cast<const typename F::Code*>(codes_at);
+  for (uint64_t i = 0; i < floats; ++i) {
+    const int code = codes[i];
+    const int64_t* const limbs = sums + i * F::kLimbs;
+    auto sum = static_cast<Wide>(limbs[0]);
+    if constexpr (F::kLimbs == 2) sum += static_cast<Wide>(limbs[1]) << kLimbBits;
+    const bool negative = sum >> (8 * sizeof(Wide) - 1) != 0;
+    typename F::Bits result = 0;
+    if (code == 0)
+      result = F::kSign;
+    else if (code == F::kSpecial)
+      result = result_of_kinds<F>(static_cast<uint64_t>(limbs[0]));
+    else if (sum != 0)
+      result = static_cast<typename F::Bits>(
+          nearest<F>(negate_if(sum, negative), code - 1 + F::kLeast - F::kMantissa - F::kBelow, divisor) |
+          (negative ? F::kSign : 0));
+    std::memcpy(dst + i * sizeof result, &result, sizeof result);
+  }
+}
+
+template <class F>
+ReproducibleSum sum_of(uint32_t parts) {
+  return {parts,
+          sizeof(typename F::Bits),
+          sizeof(typename F::Code) == 1 ? hktUint8 : hktUint16,
+          F::kLimbs,
+          &classify<F>,
+          &quantise<F>,
+          &round<F>};
+}
+
+ReproducibleSum find_reproducible_sum(hktDataType_t type) {
+  switch (type) {
+    case hktFloat16:
+      return sum_of<Half>(1);
+    case hktBfloat16:
+      return sum_of<Brain>(1);
+    case hktFloat32:
+      return sum_of<Single>(1);
+    case hktFloat64:
+      return sum_of<Double>(1);
+    case hktComplex64:
+      return sum_of<Single>(2);
+    case hktComplex128:
+      return sum_of<Double>(2);
+    default:
+      return {};
+  }
+}
+
+}  // namespace hocket::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hocket::kernels {
+
+HWY_EXPORT(find_reproducible_sum);
+
+ReproducibleSum reproducible_sum(hktDataType_t type) { return HWY_DYNAMIC_DISPATCH(find_reproducible_sum)(type); }
+
+}  // namespace hocket::kernels
+#endif  // HWY_ONCE
