@@ -209,7 +209,7 @@ Error Rendezvous::duplicate(const Card& mine, const std::string& bytes) const {
 }
 
 Error Rendezvous::absent(const std::vector<int>& ranks, std::string_view step) {
-  const std::string limit = seconds(deadline_.ns() - start_ns_);
+  const std::string limit = seconds(deadline_.span_ns());
   const char* many = ranks.size() > 1 ? "ranks" : "rank";
   if (step.empty()) {
     return error(hktTimeout,

@@ -179,7 +179,7 @@ void Outstanding::check() {
 
 Status Outstanding::check(const Waiting&) {
   check();
-  ThisThread::get().check();
+  if (attention != 0) ThisThread::get().check();
   return {};
 }
 
@@ -188,7 +188,7 @@ void Outstanding::check_now_and_then() {
   if (now < next_check_ns_) return;
   next_check_ns_ = now + kLookEvery;
   check();
-  ThisThread::get().check();
+  if (attention != 0) ThisThread::get().check();
 }
 
 void Outstanding::fail(const Error& e) {

@@ -224,13 +224,12 @@ bool ReproducibleSums::next(Order& run, Staging& staging) {
 
 void ReproducibleSums::classify(Staging& staging) {
   const uint64_t sums = capacity_ * kind_.limbs * sizeof(int64_t);
-  const uint64_t after_codes = static_cast<uint64_t>(codes(capacity_) - codes(0));
   const uint64_t scaled = call_.scale != nullptr ? capacity_ * kind_.float_size : 0;
   const uint64_t results = vector_.size() > 1 ? capacity_ * kind_.float_size : 0;
-  unsigned char* const memory = staging.take(sums + after_codes + scaled + results);
+  unsigned char* const memory = staging.take(sums + code_bytes(capacity_) + scaled + results);
   sums_ = reinterpret_cast<int64_t*>(memory);
   codes_ = memory + sums;
-  scaled_ = codes_ + after_codes;
+  scaled_ = codes(capacity_);
   results_ = parts_.size() == 1 ? parts_.front().out : scaled_ + scaled;
   for (const Part& p : parts_) {
     if (call_.scale != nullptr && p.floats != 0)

@@ -1,7 +1,7 @@
 // Determinism R4: sums of floats as stages. Per piece of the data, the ranks take the maximum of their elements' codes,
 // add up the integers that follow from it, and round (kernels/reproducible.h); of large pieces of an all-reduce each
-// rank rounds a share. Maxima and sums of integers are the same in any order, so every planner will do, and an element's
-// result hangs on nothing but the ranks' elements.
+// rank rounds a share. Maxima and sums of integers are the same in any order, so every planner will do, and an
+// element's result hangs on nothing but the ranks' elements.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,8 @@ class ReproducibleSums final : public Stages {
   const unsigned char* operands(const Part& part) const {
     return call_.scale != nullptr ? scaled_ + part.at * kind_.float_size : part.in;
   }
-  unsigned char* codes(uint64_t at) const { return codes_ + at * (kind_.code_type == hktUint8 ? 1 : 2); }
+  uint64_t code_bytes(uint64_t floats) const { return floats * (kind_.code_type == hktUint8 ? 1 : 2); }
+  unsigned char* codes(uint64_t at) const { return codes_ + code_bytes(at); }
   Order codes_run(uint64_t floats) const;
   Order sums_run(bool by_table) const;
   Order results_run() const;

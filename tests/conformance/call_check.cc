@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 
 #include "base/types.h"
@@ -69,9 +70,14 @@ Bytes encoded(hktDataType_t type, int value) {
 // What rank r's elements are multiplied by: exact, too, with 4 ranks.
 Bytes scalar_of(hktDataType_t type, int rank) { return number(type, 1 + rank % 2, rank % 2); }
 
+// Folds of different communicators may run at the same time: one in a call, one on the progress thread.
+void count_fold(void* context) {
+  std::atomic_ref<uint64_t>(*static_cast<uint64_t*>(context)).fetch_add(1, std::memory_order_relaxed);
+}
+
 // User's operations on the bytes of an element, whatever its type. Commutative: each byte is added.
 void add_bytes(const void* left, const void* right, void* result, size_t count, hktDataType_t type, void* context) {
-  ++*static_cast<uint64_t*>(context);
+  count_fold(context);
   const auto *a = static_cast<const uint8_t*>(left), *b = static_cast<const uint8_t*>(right);
   for (size_t i = 0; i < count * type_size(type); ++i)
     static_cast<uint8_t*>(result)[i] = static_cast<uint8_t>(a[i] + b[i]);
@@ -80,7 +86,7 @@ void add_bytes(const void* left, const void* right, void* result, size_t count, 
 // Not commutative, but associative: pairs of bytes (a, b) stand for x -> a * x + b, which are put one into the other. A
 // byte alone is a pair of half bytes.
 void compose_maps(const void* left, const void* right, void* result, size_t count, hktDataType_t type, void* context) {
-  ++*static_cast<uint64_t*>(context);
+  count_fold(context);
   const auto *l = static_cast<const uint8_t*>(left), *r = static_cast<const uint8_t*>(right);
   auto* out = static_cast<uint8_t*>(result);
   const size_t bytes = count * type_size(type);

@@ -10,18 +10,10 @@
 #include <vector>
 
 #include "algorithms/catalog.h"
+#include "sanitizers.h"
 #include "schedule/verify.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HKT_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
-#define HKT_SANITIZED 1
-#endif
-#endif
-#ifndef HKT_SANITIZED
-#define HKT_SANITIZED 0
-#endif
+#define HKT_SANITIZED (HOCKET_TEST_ASAN || HOCKET_TEST_TSAN)
 
 namespace hocket {
 

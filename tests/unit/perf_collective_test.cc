@@ -16,8 +16,8 @@ namespace hocket::tool {
 namespace {
 
 TEST(PerfCollective, HasTheNamesOfNcclTests) {
-  for (const char* name : {"all_gather", "all_reduce", "alltoall", "alltoallv", "broadcast", "gather", "hypercube", "reduce",
-                           "reduce_scatter", "scatter", "sendrecv", "barrier"}) {
+  for (const char* name : {"all_gather", "all_reduce", "alltoall", "alltoallv", "broadcast", "gather", "hypercube",
+                           "reduce", "reduce_scatter", "scatter", "sendrecv", "barrier"}) {
     const PerfCollective* found = find_perf_collective(name);
     ASSERT_NE(found, nullptr) << name;
     EXPECT_STREQ(found->name, name);
