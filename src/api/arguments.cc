@@ -186,7 +186,7 @@ Status check_disjoint(const char* function, const BlockPlaces& b) {
           hktInvalidArgument,
           "%s: the blocks of ranks %llu and %llu in %s overlap by %llu bytes (displs %llu and %llu, counts %llu and "
           "%llu)",
-          function, static_cast<Wide>(x), static_cast<Wide>(y), b.name, static_cast<Wide>(shared * type_size(b.type)),
+          function, static_cast<Wide>(x), static_cast<Wide>(y), b.name, static_cast<Wide>(shared) * type_size(b.type),
           static_cast<Wide>(displs[x]), static_cast<Wide>(displs[y]), static_cast<Wide>(counts[x]),
           static_cast<Wide>(counts[y]));
   }

@@ -209,7 +209,7 @@ Status Communicator::run(Order& order, const CallOptions& options) {
   const select::Choice& choice = select::lookup(table_, static_cast<Collective>(record.collective), bytes);
   const CatalogEntry* const planner = planner_of(choice, record.op);
   if (planner == nullptr) [[unlikely]]
-    return out_of_order(*choice.planner);
+    return out_of_order(static_cast<Collective>(record.collective));
   const std::unique_ptr<const BoundPlan>& slot = plan(*planner, record.root);
   if (slot == nullptr) [[unlikely]]
     HKT_TRY(bind(*planner, record.root));
@@ -272,15 +272,15 @@ Waiter Communicator::make_waiter(Supervisor& supervisor) const {
   return {wait_policy(parts_.local_ranks, parts_.cpus), *parts_.bell, parts_.fence, transports, supervisor};
 }
 
-Error Communicator::out_of_order(const CatalogEntry& forced) {
+Error Communicator::out_of_order(Collective collective) const {
   std::string others;
   for (const CatalogEntry& e : catalog())
-    if (e.collective == forced.collective && e.folds_in_rank_order)
+    if (e.collective == collective && e.folds_in_rank_order)
       others += (others.empty() ? "" : ", ") + std::string(e.name);
   return error(hktInvalidUsage,
-               "HOCKET_ALGO: %s of %s does not fold in the order of ranks, which an operation that is not commutative "
-               "needs; these do: %s",
-               forced.name, collective_name(forced.collective), others.c_str());
+               "HOCKET_ALGO=%s: its planner of %s does not fold in the order of ranks, which an operation that is not "
+               "commutative needs; these do: %s",
+               parts_.algo.c_str(), collective_name(collective), others.c_str());
 }
 
 Result<hktRedOp_t> Communicator::make_op(const Operation& operation) {

@@ -171,7 +171,7 @@ class Communicator {
   void announce(CallRecord& record, int64_t timeout_ms, const char* label);
   Waiter make_waiter(Supervisor& supervisor) const;
   // Why an operation that is not commutative cannot run: HOCKET_ALGO.
-  static Error out_of_order(const CatalogEntry& forced);
+  Error out_of_order(Collective collective) const;
   // Null: out_of_order().
   static const CatalogEntry* planner_of(const select::Choice& choice, uint32_t op) {
     return op_kind(op) == OpKind::in_rank_order ? choice.in_rank_order : choice.planner;

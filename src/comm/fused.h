@@ -29,8 +29,8 @@ struct FusedSizes {
 };
 // `hosts` as in select::Facts: all ranks know the same.
 constexpr FusedSizes fused_sizes(uint32_t hosts) {
-  constexpr uint64_t KiB = 1024;
-  return hosts == 1 ? FusedSizes{128 * KiB, 32 * KiB} : FusedSizes{512 * KiB, 128 * KiB};
+  constexpr uint64_t kKiB = 1024;
+  return hosts == 1 ? FusedSizes{128 * kKiB, 32 * kKiB} : FusedSizes{512 * kKiB, 128 * kKiB};
 }
 
 // Arguments have been checked. The arrays are copied.

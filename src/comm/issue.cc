@@ -83,7 +83,7 @@ Result<const BoundPlan*> Communicator::choose(const CallRecord& record, Call& ca
   const select::Choice& choice =
       select::lookup(table_, static_cast<Collective>(record.collective), selected_by(record, call.elem_size));
   const CatalogEntry* const planner = planner_of(choice, record.op);
-  if (planner == nullptr) return out_of_order(*choice.planner);
+  if (planner == nullptr) return out_of_order(static_cast<Collective>(record.collective));
   if (plan(*planner, record.root) == nullptr) HKT_TRY(bind(*planner, record.root));
   const BoundPlan* const bound = plan(*planner, record.root).get();
   fit(call, *bound, choice);

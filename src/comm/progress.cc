@@ -118,7 +118,7 @@ class Helper {
       if (gate.outstanding->advance()) found = Found::moved;
       gate.outstanding->check_now_and_then();
     } catch (const std::exception&) {
-      // No memory to look for faults: the next look may have some.
+      return true;  // no memory to look for faults: the next look may have some
     }
     gate.attended = !gate.outstanding->comm().settle();
     return gate.attended;

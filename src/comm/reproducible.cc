@@ -77,7 +77,7 @@ void ReproducibleSums::begin(const Order& call, uint32_t rank, uint32_t n) {
     floats_ = std::max(floats_, counts_.back());
   }
   // Every rank has a share in each piece, so that all of them are busy.
-  step_ = kPiece / kind_.limbs / (blocks() ? n : 1);
+  step_ = kPiece / std::max<uint64_t>(kind_.limbs * (blocks() ? n : 1), 1);
   step_ = std::max<uint64_t>(step_ - step_ % kind_.parts, kind_.parts);
   stage_ = Stage::codes;
   at_ = 0;

@@ -28,7 +28,7 @@ class Staging {
   unsigned char* take(uint64_t bytes) {
     const uint64_t lines = (bytes + sizeof(Line) - 1) / sizeof(Line);
     if (lines > lines_) {
-      memory_.reset(new Line[lines]);  // not zeroed
+      memory_ = std::make_unique_for_overwrite<Line[]>(lines);
       lines_ = lines;
     }
     return reinterpret_cast<unsigned char*>(memory_.get());  // all lines are one run of bytes

@@ -34,7 +34,7 @@ struct ReproducibleSum {
   uint32_t parts = 0;                  // floats of an element: 2 of a complex number; what follows counts floats
   uint32_t float_size = 0;             // bytes
   hktDataType_t code_type = hktUint8;  // of the codes: hktUint8 or hktUint16
-  uint32_t limbs = 0;                  // int64_t that an integer has; element i's are i * limbs and on
+  uint32_t limbs = 1;                  // int64_t that an integer has; element i's are i * limbs and on
 
   // codes[i] of src[i].
   void (*classify)(void* codes, const void* src, uint64_t floats) = nullptr;

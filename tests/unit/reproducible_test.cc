@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 #include "kernels_run.h"
 
@@ -61,6 +62,7 @@ int bit_length(Int128 x) {
 
 // magnitude / divisor * 2^unit, rounded to the type, by division.
 double rounded(const Facts& f, Int128 magnitude, int unit, Int128 divisor) {
+  if (divisor <= 0) throw std::invalid_argument("the divisor must be positive");
   int e = bit_length(magnitude) - bit_length(divisor);
   const bool reaches = e >= 0 ? magnitude >= divisor << e : magnitude << -e >= divisor;
   if (!reaches) --e;
@@ -179,8 +181,8 @@ TEST_P(Reproducible, ValuesNearEachOther) {
         constexpr size_t kFloats = 500;
         std::vector<std::vector<double>> values(n, std::vector<double>(kFloats));
         for (size_t i = 0; i < kFloats; ++i) {
-          const auto range = static_cast<uint64_t>(f.most - f.least + f.mantissa + 1);
-          const int around = f.least - f.mantissa + static_cast<int>(rng_() % range);
+          const int range = f.most - f.least + f.mantissa + 1;
+          const int around = f.least - f.mantissa + static_cast<int>(rng_() % static_cast<uint64_t>(range));
           for (size_t k = 0; k < n; ++k) {
             const int e =
                 std::max(around - static_cast<int>(rng_() % static_cast<uint64_t>(spread)), f.least - f.mantissa);
