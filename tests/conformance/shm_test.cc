@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
@@ -418,13 +419,23 @@ TEST(ShmGroup, BadConfigurationsAreRefused) {
   for (size_t i = 0; i < bad.size(); ++i) EXPECT_FALSE(Leader::create(bad[i]).ok()) << i;
 }
 
-// The abstract names of leaders, found as an outsider would find them: in the list of all sockets.
-std::set<std::string> leader_names() {
-  std::set<std::string> names;
+// The abstract name of this process's leader, found as an outsider would find it, in the list of all sockets: which has
+// the leaders of other tests, too, so that it must be a socket of this process.
+std::string leader_name() {
+  std::set<std::string> own;
+  for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the descriptor that lists them
+    const std::string target = std::filesystem::read_symlink(fd, gone).string();
+    if (target.rfind("socket:[", 0) == 0) own.insert(target.substr(8, target.size() - 9));
+  }
   std::ifstream list("/proc/net/unix");
-  for (std::string line; std::getline(list, line);)
-    if (const size_t at = line.find("@hocket-"); at != std::string::npos) names.insert(line.substr(at + 1));
-  return names;
+  for (std::string line; std::getline(list, line);) {
+    const size_t at = line.find(" @hocket-");
+    if (at == std::string::npos) continue;
+    if (own.count(line.substr(line.rfind(' ', at - 1) + 1, at - line.rfind(' ', at - 1) - 1)) != 0)
+      return line.substr(at + 2);
+  }
+  return "";
 }
 
 Fd connect_to(const std::string& name) {
@@ -439,14 +450,11 @@ Fd connect_to(const std::string& name) {
 
 TEST(ShmGroup, StrayClientsGetNothingAndDisturbNobody) {
   const uint64_t nonce = random64();
-  const std::set<std::string> others = leader_names();
   auto leader = Leader::create(config_of(nonce, {0, 1}, 0, Backing::memfd));
   ASSERT_TRUE(leader.ok());
   const Status serving = (*leader)->serve(Deadline::in_ms(60'000));
   ASSERT_TRUE(serving.ok());
-  std::string name;
-  for (const std::string& found : leader_names())
-    if (others.count(found) == 0) name = found;
+  const std::string name = leader_name();
   ASSERT_NE(name, "");
   const Fd idle = connect_to(name);
   for (const std::string& text :
