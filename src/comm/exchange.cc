@@ -1,10 +1,10 @@
 #include "comm/exchange.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "base/text.h"
+#include "comm/digest.h"
 #include "comm/outstanding.h"
 #include "comm/pack.h"
 #include "comm/roster.h"
@@ -13,13 +13,6 @@ namespace hocket {
 namespace {
 
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of one message; what says more is broken
-
-// Never 0, which is what an unused slot holds.
-uint32_t mix(uint64_t a, uint64_t b) {
-  const uint64_t h = (std::rotl(a * 0x9e3779b97f4a7c15u, 31) ^ b) * 0xd6e8feb86659fd93u;
-  const auto s = static_cast<uint32_t>(h >> 32);
-  return s != 0 ? s : 1;
-}
 
 std::vector<int> everybody(int nranks) {
   std::vector<int> ranks;
@@ -184,7 +177,7 @@ Result<std::unique_ptr<Exchange>> Exchange::of_some(Communicator& comm, std::vec
                                                     const char* what, Deadline deadline) {
   std::unique_ptr<Exchange> e(new Exchange(comm, std::make_unique<OfSome>(comm, members, what, deadline)));
   HKT_TRY(e->admit(After::collectives));
-  e->seal_ = mix(seal, comm.parts_.epoch);
+  e->seal_ = digest(mix(mix(0, seal), comm.parts_.epoch));
   e->narrow(std::move(members));
   return e;
 }
@@ -212,7 +205,7 @@ Result<std::string> Exchange::swap(size_t to, size_t from, const std::string& mi
 
 // Round by round, everybody has twice as many blocks: those of itself and of the members before it.
 Result<std::vector<std::string>> Exchange::all_gather(const std::string& mine) {
-  signature_ = mix(seal_, ++stage_);
+  signature_ = digest(mix(mix(0, seal_), ++stage_));
   const size_t n = members_.size();
   std::vector<std::string> blocks{mine};  // blocks[k] is of member me - k
   for (size_t distance = 1; distance < n; distance *= 2) {

@@ -124,18 +124,15 @@ void Outstanding::recycle(Collective* c) {
 Status Outstanding::activate(Collective& c) {
   Task& o = c.task;
   const char* const label = o.label.empty() ? nullptr : o.label.c_str();
+  comm_.announce(o.record, o.timeout_ms, label);
   if (o.kind == Task::Kind::plan) {
-    comm_.announce(o.record, o.timeout_ms, label);
     if (o.stages == nullptr) begin_run(o);
     return {};
   }
-  comm_.announce(o.record, o.timeout_ms, label);
-  const std::string what =
-      format("call %llu, %s", static_cast<unsigned long long>(o.record.seq), describe(o.record).c_str());
   c.parts.expect(static_cast<uint32_t>(o.parts.size()));
   for (size_t i = 0; i < o.parts.size(); ++i) {
     o.parts[i].tag = static_cast<int32_t>(o.record.seq & INT32_MAX);
-    const Status started = p2p_.start(o.parts[i], o.timeout_ms, what, c.parts);
+    const Status started = p2p_.start(o.parts[i], o.timeout_ms, o.label, c.parts);
     if (started.ok()) continue;
     for (; i < o.parts.size(); ++i) c.parts.finish(started.error());
     return Error(started.error());

@@ -6,6 +6,7 @@
 
 #include "base/deadline.h"
 #include "comm/communicator.h"
+#include "comm/digest.h"
 #include "comm/roster.h"
 
 namespace hocket {
@@ -15,11 +16,7 @@ constexpr int64_t kWarnAfter = 10'000'000'000;          // ns of waiting
 constexpr uint64_t kKept = uint64_t{16} * 1024 * 1024;  // bytes nobody has asked for, of one peer
 using ull = unsigned long long;
 
-// Never 0, which is what an unused slot holds.
-uint32_t signature(uint32_t epoch, uint32_t kind) {
-  const uint64_t h = ((uint64_t{epoch} << 8 | kind) ^ 0x7032'7032'7032'7032u) * 0x9e37'79b9'7f4a'7c15u;
-  return static_cast<uint32_t>(h >> 32) | 1;
-}
+uint32_t signature(uint32_t epoch, uint32_t kind) { return digest(mix(mix(0, epoch), kind)); }
 
 }  // namespace
 
@@ -325,12 +322,14 @@ Status PointToPoint::fits(const Partner& p, const Head& head, const Transfer& t)
   const auto type = static_cast<hktDataType_t>(head.type);
   const bool internal = t.spec.channel == Channel::internal;
   if (type == t.spec.type && (internal ? head.count == t.spec.count : head.count <= t.spec.count)) return {};
-  if (internal) HKT_TRY(comm_.watch_.compare());
-  if (internal)
-    return comm_.watch_.fail({hktMismatch, p.rank, comm_.seq_,
-                              format("%s: rank %d sends %llu of %s to rank %d, which expects %llu of %s",
-                                     t.label.c_str(), p.rank, static_cast<ull>(head.count), type_name(type),
-                                     comm_.rank(), static_cast<ull>(t.spec.count), type_name(t.spec.type))});
+  if (internal) {
+    HKT_TRY(comm_.watch_.compare());
+    return comm_.watch_.fail(
+        {hktMismatch, p.rank, comm_.seq_,
+         format("%s: rank %d sends %llu of %s to rank %d, which expects %llu of %s",
+                comm_.watch_.present_call().c_str(), p.rank, static_cast<ull>(head.count), type_name(type),
+                comm_.rank(), static_cast<ull>(t.spec.count), type_name(t.spec.type))});
+  }
   if (type != t.spec.type)
     return error(hktInvalidUsage, "%s on rank %d: rank %d has sent %s there, not %s", t.describe().c_str(),
                  comm_.rank(), p.rank, type_name(type), type_name(t.spec.type));
@@ -473,9 +472,12 @@ void PointToPoint::check() {
     if (!comm_.watch_.has_left(p, *this)) continue;
     const auto concerns = [&](const auto& t) { return t->live && t->spec.peer == p; };
     const auto t = std::find_if(transfers_.begin(), transfers_.end(), concerns);
+    const std::string what = t == transfers_.end()                     ? "a transfer"
+                             : (*t)->spec.channel == Channel::internal ? comm_.watch_.present_call()
+                                                                       : (*t)->describe();
     (void)comm_.watch_.fail({hktRemoteError, p, 0,
                              format("rank %d has destroyed its communicator, but rank %d waits for it in %s", p,
-                                    comm_.rank(), t != transfers_.end() ? (*t)->describe().c_str() : "a transfer")});
+                                    comm_.rank(), what.c_str())});
     return;
   }
 }

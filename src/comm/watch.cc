@@ -112,6 +112,10 @@ Status Watch::look() {
   return compare();
 }
 
+std::string Watch::present_call() const {
+  return format("call %llu, %s", static_cast<unsigned long long>(call_.seq), describe(call_).c_str());
+}
+
 Status Watch::compare() {
   if (failed()) return failed_before();
   if (mismatch_seen({})) return fail(diagnose_mismatch({}));

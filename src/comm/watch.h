@@ -39,6 +39,8 @@ class Watch final : public Supervisor {
   Status look();
   // Do calls match, as far as they are known?
   Status compare();
+  // "call 7, all_to_all_v(float)": the one that began last.
+  std::string present_call() const;
   // Has `peer`, which `waiting` waits for, left for good? Not if its last message came just before, and not if it had
   // a reason that the next look finds: a fault, or calls that do not match.
   bool has_left(int peer, const Waiting& waiting);
