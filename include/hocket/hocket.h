@@ -96,6 +96,7 @@ typedef enum {
 
 typedef struct hktComm* hktComm_t;
 typedef struct hktRequest* hktRequest_t;
+typedef struct hktRegistration* hktRegistration_t;
 typedef void* hktStream_t;
 
 /* Host memory, no stream. (A null stream is CUDA's legacy default stream, as in NCCL and PyTorch.) */
@@ -207,6 +208,24 @@ HKT_API hktResult_t hktCommGetAsyncError(hktComm_t comm, hktResult_t* async);
 HKT_API hktResult_t hktCommAbort(hktComm_t comm);
 /* Releases the communicator, also after errors and with dead peers. The handle is invalid afterwards. */
 HKT_API hktResult_t hktCommDestroy(hktComm_t comm);
+
+/* Memory that other processes of the host can map. Large messages of it are not copied on the way: peers read inputs
+ * where they lie and write results where they belong. What it saves, and for which collectives: docs/protocols.md.
+ *
+ * Zeroed, page-aligned memory of at least `bytes` > 0, all of it there: touching it never fails. Any thread. After
+ * fork() both processes have the same memory. */
+HKT_API hktResult_t hktMemAlloc(void** ptr, size_t bytes);
+/* Not while it is registered. `ptr` null: nothing. Any thread. */
+HKT_API hktResult_t hktMemFree(void* ptr);
+/* Lets calls of this communicator use `bytes` > 0 of memory at `ptr`, wherever their buffers lie in it, without copies:
+ * memory of hktMemAlloc, or a file that the program has mapped MAP_SHARED and writable. Private memory is an invalid
+ * argument. Local: each rank registers what it likes, when it likes, also nothing; results are the same. A peer that
+ * cannot map it gets copies, and says so in its log. At most 64 registrations at a time, which do not overlap.
+ * The registration ends with the communicator, or before. Between the failure of a call and the end of the communicator
+ * peers may still write to its output, if that is registered. */
+HKT_API hktResult_t hktCommRegister(hktComm_t comm, void* ptr, size_t bytes, hktRegistration_t* registration);
+/* Not while a call of the communicator runs or is outstanding. */
+HKT_API hktResult_t hktCommDeregister(hktComm_t comm, hktRegistration_t registration);
 
 /* Operations of a program's own, for all collectives of one communicator that reduce. All ranks make the same ones in
  * the same order; nothing is sent. A handle that was destroyed, or comes from another communicator, is an invalid

@@ -4,6 +4,7 @@
 #include <exception>
 #include <new>
 
+#include "algorithms/zero_copy.h"
 #include "base/deadline.h"
 #include "base/types.h"
 #include "comm/digest.h"
@@ -57,6 +58,8 @@ Communicator::Communicator(Parts parts, ForkGuard guard, const select::Table& ta
   for (size_t type = 0; type < kernels_.size(); ++type)
     for (size_t op = 0; op < kernels_[type].size(); ++op)
       kernels_[type][op] = kernels::fold_kernel(static_cast<hktDataType_t>(type), static_cast<hktRedOp_t>(op));
+  for (const auto& t : parts_.transports)
+    if (registry_ == nullptr) registry_ = t->registry();
   for (const CatalogEntry& e : catalog()) plans_.emplace_back(e.rooted ? static_cast<size_t>(parts_.nranks) : 1);
 }
 
@@ -283,6 +286,64 @@ Error Communicator::out_of_order(Collective collective) const {
                parts_.algo.c_str(), collective_name(collective), others.c_str());
 }
 
+// How far a buffer goes is known from the layout of the collective: its blocks end where the last one does.
+void Communicator::find_regions(Call& call, const BoundPlan& plan) const {
+  const auto n = static_cast<uint32_t>(parts_.nranks);
+  const auto bytes = [&](bool own, bool blocks) {
+    uint64_t elems = call.elems;
+    if (own && call.counts != nullptr) elems = call.counts[call.rank];
+    if (!own && blocks && call.counts == nullptr) elems *= n;
+    if (!own && call.counts != nullptr) {
+      elems = 0;
+      for (uint32_t c = 0; c < n; ++c) elems = std::max(elems, call.displs[c] + call.counts[c]);
+    }
+    return elems * call.elem_size;
+  };
+  const Collective of = plan.info.collective;
+  const bool blocks = layout(of) == Layout::blocks;
+  call.registered = true;
+  if (call.in != nullptr) call.in_region = registry_->find(call.in, bytes(in_is_own_block(of), blocks));
+  if (call.out != nullptr) call.out_region = registry_->find(call.out, bytes(out_is_own_block(of), blocks));
+}
+
+Result<const Region*> Communicator::add_memory(void* p, uint64_t bytes) {
+  const Busy busy(*gate_);
+  HKT_TRY(admit(busy.mine()));
+  HKT_ASSIGN(SharedMemory memory, shared_memory_at(p, bytes));
+  if (registry_ != nullptr) {
+    HKT_ASSIGN(const Region* const region, registry_->add(memory));
+    regions_.push_back(region);
+    return region;
+  }
+  kept_.push_back(std::make_unique<Region>());
+  kept_.back()->base = memory.base;
+  kept_.back()->bytes = memory.bytes;
+  regions_.push_back(kept_.back().get());
+  return regions_.back();
+}
+
+Status Communicator::remove_memory(const Region* region) {
+  const Busy busy(*gate_);
+  if (!busy.mine() && !finalized_.load(std::memory_order_acquire))
+    return error(hktInvalidUsage, "rank %d: a call that may use the memory is running; deregister it afterwards",
+                 parts_.rank);
+  const auto found = std::find(regions_.begin(), regions_.end(), region);
+  if (found == regions_.end())
+    return error(hktInvalidArgument, "rank %d: that is no registration of this communicator, or no longer one",
+                 parts_.rank);
+  if (!watch_.failed() && !settle())
+    return error(hktInvalidUsage,
+                 "rank %d: calls that may use the memory are outstanding; deregister it when they are done",
+                 parts_.rank);
+  regions_.erase(found);
+  const auto kept = std::find_if(kept_.begin(), kept_.end(), [&](const auto& k) { return k.get() == region; });
+  if (kept != kept_.end())
+    kept_.erase(kept);
+  else
+    registry_->remove(*region);
+  return {};
+}
+
 Result<hktRedOp_t> Communicator::make_op(const Operation& operation) {
   const Busy busy(*gate_);
   if (!busy.mine()) return refuse(false);
@@ -304,6 +365,7 @@ Status Communicator::bind(const CatalogEntry& planner, uint32_t root) {
                  planner.name, planner.max_ranks, n);
   auto bound = std::make_unique<BoundPlan>();
   bound->info = planner.info(n, root);
+  bound->zero_copy = zero_copy(planner.collective, planner.name);
   for (size_t log = 0; log < bound->round_elems.size(); ++log)
     bound->round_elems[log] = round_elems(bound->info, 1u << log, parts_.facts.slot_bytes);
   if (bound->round_elems.back() == 0)

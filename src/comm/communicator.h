@@ -87,6 +87,11 @@ class Communicator {
   // A collective that is made of transfers: `record` has its Meeting, type and root, `parts` what this rank has to do.
   Status exchange(const CallRecord& record, std::vector<TransferSpec> parts, const CallOptions& options = {});
 
+  // Memory that peers of this host may read and write during calls, so that large messages of it are not copied. Local.
+  // The region stays until remove_memory() or the end of the communicator.
+  Result<const Region*> add_memory(void* p, uint64_t bytes);
+  Status remove_memory(const Region* region);
+
   // Operations of the caller's own, for calls of this communicator. Nothing is sent.
   Result<hktRedOp_t> make_op(const Operation& operation);
   // An error while a call runs, or one that uses it is outstanding or in an open group.
@@ -103,6 +108,7 @@ class Communicator {
   const char* planner(Collective collective, uint64_t bytes) const {
     return select::lookup(table_, collective, bytes).planner->name;
   }
+  uint64_t messages_without_copy() const { return engine_.without_copy(); }
   void set_trace(std::vector<TraceEntry>* trace) { engine_.set_trace(trace); }
   const Parts& parts() const { return parts_; }
 
@@ -181,10 +187,14 @@ class Communicator {
     return plans_[static_cast<size_t>(&planner - catalog().data())][planner.rooted ? root : 0];
   }
   // What `call` needs to know of its plan.
-  static void fit(Call& call, const BoundPlan& plan, const select::Choice& choice) {
+  void fit(Call& call, const BoundPlan& plan, const select::Choice& choice) const {
     call.round_elems = plan.round_elems[static_cast<size_t>(std::countr_zero(call.elem_size))];
     call.out_stores = choice.stream_out ? kernels::Stores::streaming : kernels::Stores::temporal;
+    if (call.elems * call.elem_size >= Link::kMapFrom && plan.zero_copy != nullptr && registry_ != nullptr &&
+        registry_->in_use())
+      find_regions(call, plan);
   }
+  void find_regions(Call& call, const BoundPlan& plan) const;
   Status bind(const CatalogEntry& planner, uint32_t root);
   Result<Link*> link(Peer peer, std::map<uint64_t, Link>& table);
 
@@ -200,6 +210,9 @@ class Communicator {
   std::optional<bool> stores_;                                       // what the last size that knows has found
   std::array<std::array<kernels::Kernel, kOps>, kTypes> kernels_{};  // by type and operation
   Operations operations_;
+  Registry* registry_ = nullptr;               // of the transport that shares memory; null: none does
+  std::vector<const Region*> regions_;         // registered, by whatever transport
+  std::vector<std::unique_ptr<Region>> kept_;  // of these, those that no peer can map
   uint64_t seq_ = 0;
   uint32_t pending_ = 0;  // 1: outstanding_ has something to do
   const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();

@@ -39,8 +39,61 @@ bool Run::advance() {
   bool done = true;
   for (Cursor& c : engine_.cursors_)
     if (c.round < rounds_) done = run_lane(plan_, c, rounds_, *this) && done;
-  done_ = done;
-  return done;
+  done_ = done && (!drains_ || drained());
+  return done_;
+}
+
+void Run::enter() {
+  if (zero_ == nullptr) [[likely]]
+    return;
+  if (zero_->out_of_place_only && call_.in == call_.out) {
+    zero_ = nullptr;
+    return;
+  }
+  const auto direct = [&](const Peer& p) { return zero_->protocol[p.tag] == Protocol::direct; };
+  for (size_t k = 0; k < plan_.out.size(); ++k)
+    if (direct(plan_.plan.out[k])) plan_.out[k]->expect_grant();
+  if (call_.out_region == nullptr) return;
+  for (size_t k = 0; k < plan_.in.size(); ++k)
+    if (direct(plan_.plan.in[k])) plan_.in[k]->grant(*call_.out_region, call_.out_region->offset(call_.out));
+}
+
+bool Run::drained() const {
+  return std::all_of(plan_.out.begin(), plan_.out.end(), [](const Link* link) { return link->passed(); });
+}
+
+bool Run::place(const Step& s, Span src, Span dst, uint32_t round) {
+  if (zero_ == nullptr || s.nsend == 0 || bytes_ < Link::kMapFrom) return false;
+  const bool keeps = s.has(kStore);
+  const Buf b = keeps ? s.dst_buf() : s.src_buf();
+  const bool lies = keeps || (s.operands() == 1 && s.has(kLoad) && !changes(s));
+  const Region* const region = !lies           ? nullptr
+                               : b == Buf::in  ? call_.in_region
+                               : b == Buf::out ? call_.out_region
+                                               : nullptr;
+  const unsigned char* const value = region != nullptr ? at(b, keeps ? dst.offset : src.offset) : nullptr;
+  bool any = false;
+  for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) {
+    const Link& link = *plan_.out[s.send + k];
+    Placed& p = engine_.placed_[k] = {};
+    switch (zero_->protocol[plan_.plan.out[s.send + k].tag]) {
+      case Protocol::slot:
+        break;
+      case Protocol::mapped:
+        if (region == nullptr || !link.reaches(*region)) break;
+        p.place = MessagePlace(MessagePlace::Of::producer, region->index, region->offset(value));
+        drains_ = drains_ || zero_->drain;
+        break;
+      case Protocol::direct:
+        if (const MessagePlace granted = link.granted(); granted) {
+          p.place = granted.plus(shape_.span(Buf::out, keeps ? s.dst : s.src, round).offset);
+          p.to = link.at(p.place);
+        }
+        break;
+    }
+    any = any || p.place;
+  }
+  return any;
 }
 
 bool Run::poll() {
@@ -65,6 +118,8 @@ Blocked Run::blocked() const {
     }
     if (kind == Wait::push) b.peers.push_back(static_cast<int>(plan_.plan.out[wait_link(s, c)].rank));
   }
+  for (size_t k = 0; drains_ && b.peers.empty() && k < plan_.out.size(); ++k)
+    if (!plan_.out[k]->passed()) b.peers.push_back(static_cast<int>(plan_.plan.out[k].rank));
   for (std::vector<int>* v : {&b.peers, &b.mismatched}) {
     std::sort(v->begin(), v->end());
     v->erase(std::unique(v->begin(), v->end()), v->end());
@@ -74,8 +129,7 @@ Blocked Run::blocked() const {
 
 inline const unsigned char* Run::standing(const Step& s, Span src) const {
   const bool copies = s.nsend != 0 && s.operands() == 1 && s.has(kLoad) && s.src_buf() == Buf::in;
-  const bool changes = (s.has(kPost) && call_.divisor > 1) || (s.has(kPre) && call_.scale != nullptr);
-  const bool stays = call_.in != call_.out && !changes;
+  const bool stays = call_.in != call_.out && !changes(s);
   return copies && stays && src.bytes >= kLend ? at(Buf::in, src.offset) : nullptr;
 }
 
@@ -109,6 +163,7 @@ void Run::run_step(const Step& s, const Cursor& c) {
     const uint64_t bytes = s.has(kLoad) ? src.bytes : dst.bytes;
     bytes_ = bytes;
     lent_ = standing(s, src);
+    placed_ = place(s, src, dst, c.round);
     make(s, 0, {src.offset, bytes}, {dst.offset, bytes});
   } else if (s.count > 1) {
     bytes_ = message_bytes(s, c.round);
@@ -127,15 +182,20 @@ void Run::run_step(const Step& s, const Cursor& c) {
   } else {
     bytes_ = 0;
   }
-  for (uint32_t k = 0; k < uint32_t{s.nrecv}; ++k) plan_.in[s.recv + k]->pop();
+  for (uint32_t k = 0; k < uint32_t{s.nrecv}; ++k) plan_.in[s.recv + k]->pop(bytes_);
   for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) {
     Link& link = *plan_.out[s.send + k];
-    if (lends(link)) [[unlikely]]
+    if (placed_ && engine_.placed_[k].place) [[unlikely]] {
+      link.push_at(engine_.placed_[k].place, bytes_, call_.signature);
+      ++engine_.without_copy_;
+    } else if (lends(link)) [[unlikely]] {
       link.lend(lent_, bytes_, call_.signature);
-    else
+    } else {
       link.push(bytes_, call_.signature);
+    }
   }
   lent_ = nullptr;
+  placed_ = false;
 }
 
 // One block: gathers operands and targets, `offset` bytes into the messages.
@@ -152,14 +212,22 @@ void Run::make(const Step& s, uint64_t offset, Span src, Span dst) {
 
   Target* target = engine_.targets_.data();
   uint32_t targets = 0;
-  // What is copied on from the first target must stay in the cache; the last write of the output need not.
+  // What others fetch from the output must stay in the cache; the last write of it need not.
   if (s.has(kStore)) {
-    const bool last = s.dst_buf() == Buf::out && s.nsend == 0;
+    bool last = s.dst_buf() == Buf::out;
+    for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) last = last && placed_ && engine_.placed_[k].to != nullptr;
     target[targets++] = {at(s.dst_buf(), dst.offset), last ? call_.out_stores : kernels::Stores::temporal};
   }
-  for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k)
-    if (const Link& link = *plan_.out[s.send + k]; !lends(link))
+  for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) {
+    if (placed_ && engine_.placed_[k].place) [[unlikely]] {
+      // Written to a peer's output, as far away as a slot of its.
+      const bool past = call_.out_stores == kernels::Stores::streaming;
+      if (unsigned char* const to = engine_.placed_[k].to; to != nullptr)
+        target[targets++] = {to, past ? call_.out_stores : call_.slot_stores};
+    } else if (const Link& link = *plan_.out[s.send + k]; !lends(link)) {
       target[targets++] = {link.push_begin(bytes_) + offset, call_.slot_stores};
+    }
+  }
   if (targets == 0) return;
   if (call_.scale == nullptr && call_.combine == nullptr) [[likely]]
     return move(operands, targets, src.bytes, s.has(kPost) ? call_.divisor : 1);
@@ -171,13 +239,20 @@ void Run::move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t div
   const void** operand = engine_.operands_.data();
   Target* target = engine_.targets_.data();
   const bool folds = operands > 1 || divisor > 1;
-  // A copy has its source in the cache for every target; a fold makes its first target the source of the others.
-  const kernels::Stores first = targets > 1 && folds ? kernels::Stores::temporal : target[0].stores;
+  // A copy has its source in the cache for every target; a fold makes its first target the source of the others, unless
+  // that is to go past the caches.
+  const kernels::Stores first = target[0].stores;
+  const bool apart = folds && targets > 1 && first == kernels::Stores::streaming;
+  alignas(64) unsigned char folded[kTile];
   const uint64_t tile = targets == 1 ? bytes : kTile;
   for (uint64_t left = bytes; left != 0;) {
     const uint64_t n = std::min(left, tile);
     const void* made = operand[0];
-    if (folds) {
+    if (apart) {
+      call_.fold.temporal(folded, operand, operands, n / call_.elem_size, divisor);
+      kernels::copy(target[0].to, folded, n, first);
+      made = folded;
+    } else if (folds) {
       const kernels::FoldFn fold = first == kernels::Stores::streaming ? call_.fold.streaming : call_.fold.temporal;
       fold(target[0].to, operand, operands, n / call_.elem_size, divisor);
       made = target[0].to;
@@ -235,6 +310,7 @@ void Engine::prepare(const BoundPlan& plan, const Shape& shape) {
   for (uint32_t lane = 0; lane < lanes; ++lane) cursors_[lane] = {lane, 0, 0, 0};
   if (operands_.size() <= plan.in.size()) operands_.resize(plan.in.size() + 1);
   if (targets_.size() <= plan.out.size()) targets_.resize(plan.out.size() + 1);
+  if (placed_.size() < plan.out.size()) placed_.resize(plan.out.size());
   const uint32_t chunks = plan.info.chunks[static_cast<uint32_t>(Buf::scratch)];
   if (chunks == 0) return;
   const uint64_t scratch = chunks * shape.scratch_stride();
@@ -245,6 +321,7 @@ Status Engine::run(const BoundPlan& plan, const Call& call) {
   const Shape shape = shape_of(plan.info, call);
   prepare(plan, shape);
   Run run(*this, plan, call, shape, shape.rounds());
+  run.enter();
   Lent lent(waiter_);
   if (!run.advance()) do
       HKT_TRY(waiter_.wait(run));
@@ -259,6 +336,7 @@ void Engine::begin(const BoundPlan& plan, const Call& call) {
   const Shape shape = shape_of(plan.info, call);
   prepare(plan, shape);
   begun_.emplace(*this, plan, call, shape);
+  begun_->run.enter();
 }
 
 bool Engine::end() {

@@ -36,6 +36,8 @@ class Engine {
   // The buffers of a call that has begun, if one has, are the caller's again; links may be in the middle of it.
   void abandon() { begun_.reset(); }
 
+  // For tests and tools: messages so far whose payload was in no slot.
+  uint64_t without_copy() const { return without_copy_; }
   void set_trace(std::vector<TraceEntry>* trace) { trace_ = trace; }
 
  private:
@@ -68,11 +70,13 @@ class Engine {
   std::vector<Cursor> cursors_;
   std::vector<const void*> operands_;
   std::vector<Target> targets_;
+  std::vector<Placed> placed_;  // messages of the step being executed
   struct alignas(64) Line {
     unsigned char bytes[64];
   };
   std::vector<Line> scratch_;
   std::vector<TraceEntry>* trace_ = nullptr;
+  uint64_t without_copy_ = 0;
   std::optional<Begun> begun_;
 };
 

@@ -9,6 +9,7 @@
 #include "engine/wait.h"
 #include "kernels/reduce_cpu.h"
 #include "schedule/drive.h"
+#include "schedule/lower.h"
 #include "schedule/plan.h"
 #include "schedule/shape.h"
 #include "transport/link.h"
@@ -23,6 +24,7 @@ struct BoundPlan {
   RankPlan plan;
   PlanInfo info;
   std::vector<Link*> in, out;             // by the plan's link tables; owned by the communicator
+  const ZeroCopy* zero_copy = nullptr;    // null: every message travels in its slot
   std::array<uint64_t, 5> round_elems{};  // by log2 of the element's size, for the slots of these links
 
   // Source of the step driver.
@@ -52,6 +54,9 @@ struct Call {
   hktReduceFn combine = nullptr;                       // the user's operation, in place of fold
   void* context = nullptr;                             // passed to combine, and so is the type
   hktDataType_t type = hktInt8;
+  bool registered = false;  // somebody of the communicator has registered memory, and the call is large enough
+  const Region* in_region = nullptr;  // of this rank's registered memory: that holds all of `in`, `out`
+  const Region* out_region = nullptr;
   kernels::Stores out_stores = kernels::Stores::temporal;   // for the last write of the output
   kernels::Stores slot_stores = kernels::Stores::temporal;  // for what a peer reads
 };
@@ -62,11 +67,23 @@ struct Target {
   kernels::Stores stores;
 };
 
+// How a message of a step goes: no place, in its slot; with `to`, it is to be written there; else it lies there
+// already.
+struct Placed {
+  MessagePlace place;
+  unsigned char* to = nullptr;
+};
+
 // The Machine of the step driver, and what the waiter polls. Uses the engine's cursors and scratch: one at a time.
 class Run final : public Waiting {
  public:
   Run(Engine& engine, const BoundPlan& plan, const Call& call, const Shape& shape, uint32_t rounds)
-      : engine_(engine), plan_(plan), call_(call), shape_(shape), rounds_(rounds) {}
+      : engine_(engine), plan_(plan), call_(call), shape_(shape), rounds_(rounds) {
+    if (call.registered) [[unlikely]]
+      zero_ = plan.zero_copy;
+  }
+  // Before the first advance(): tells peers where they may write.
+  void enter();
 
   // Advances all lanes as far as they go: true when all have finished.
   bool advance();
@@ -89,6 +106,14 @@ class Run final : public Waiting {
   // other, that block is written with what it holds, or is not pushed.
   const unsigned char* standing(const Step& s, Span src) const;
   bool lends(const Link& link) const { return lent_ != nullptr && link.lends(); }
+  // Says of each message of a step of one block how it goes. False: all in slots.
+  bool place(const Step& s, Span src, Span dst, uint32_t round);
+  // The step pushes a value that it changes on the way and keeps nowhere.
+  bool changes(const Step& s) const {
+    return (s.has(kPost) && call_.divisor > 1) || (s.has(kPre) && call_.scale != nullptr);
+  }
+  // Of a call whose lanes have ended: has all been read that lies in this rank's memory?
+  bool drained() const;
   // Bytes of a step's message, and the span of its j-th block in a buffer.
   uint64_t message_bytes(const Step& s, uint32_t round) const;
   unsigned char* at(Buf b, uint64_t offset) const;
@@ -107,6 +132,9 @@ class Run final : public Waiting {
   uint64_t executed_ = 0;
   uint64_t bytes_ = 0;                   // of the step being executed
   const unsigned char* lent_ = nullptr;  // its value, for links that lend
+  const ZeroCopy* zero_ = nullptr;       // null: all messages travel in slots
+  bool placed_ = false;                  // some of this step do not, see Engine::placed_
+  bool drains_ = false;                  // some of this call must have been read before it ends
   bool done_ = false;
 };
 

@@ -32,6 +32,15 @@ struct Lowering {
   uint32_t effective_depth() const { return depth - ack_batch + 1; }
 };
 
+// How the links of a planner's plans go without copies where memory is registered, for any number of ranks: proven by
+// the tests of the planners. A message that cannot go so goes in its slot; any mixture is as safe, for a slot is read
+// when it is pushed and written to its destination when it is popped, and so touches both for a shorter time.
+struct ZeroCopy {
+  std::array<Protocol, kMaxTags> protocol{};  // by tag; direct: into the consumer's out
+  bool drain = false;                         // producers wait for the acks of mapped messages before they return
+  bool out_of_place_only = false;
+};
+
 struct LowerOptions {
   std::array<Protocol, kMaxTags> protocol{};  // wanted, by tag; of no consequence for tags that the plan does not use
   uint32_t depth = 8;

@@ -15,6 +15,9 @@
 // - tag = signature (32 bits: which call) | sequence (32 bits: which message of the link). pop_ready compares it whole;
 // after
 //   a false, pop_mismatch() tells "not there yet" from "a message of another call".
+// - A message of kMapFrom bytes and more need not lie in its slot, where both ends can reach registered memory
+//   (transport/memory.h): push_at() says where it lies instead, and pop_begin() returns that. In the producer's memory
+//   it must not change until passed(); in the consumer's, it was written to where granted() allows.
 // - Credit is published every ack_batch pops, so a producer may count on depth - ack_batch + 1 messages in flight.
 #pragma once
 
@@ -23,12 +26,14 @@
 #include <cstring>
 
 #include "transport/doorbell.h"
+#include "transport/memory.h"
 
 namespace hocket {
 
-// The ring in memory: [credit line][pad][slot 0][slot 1]...; a slot is a header line and the payload after it.
+// The ring in memory: [credit line][pad][slot 0][slot 1]...; a slot is a header line and the payload after it. The
+// credit line is the consumer's: credit, grant, which call the grant is for.
 struct RingGeometry {
-  static constexpr uint32_t kHeader = 64;  // bytes: tag, then up to kInline bytes of payload
+  static constexpr uint32_t kHeader = 64;  // bytes: tag, then up to kInline bytes of payload, or the message's place
   static constexpr uint32_t kInline = 56;  // a message of at most so many bytes travels in the header line
   static constexpr uint32_t kFirstSlot = 128;
   uint32_t depth = 8;                // slots, a power of two
@@ -62,18 +67,28 @@ class Link {
     Pump* pump = nullptr;  // null: the far end sees the ring itself
     uint32_t id = 0;       // the pump's name for this link
     bool lends = false;    // the pump can send a payload from anywhere
+    // Where the registered memory of the far end and of this rank is in this process; null: neither reaches the
+    // other's.
+    const RegionBases* theirs = nullptr;
+    const RegionBases* own = nullptr;
+    uint32_t far = 0;  // index of the far end in Region::mapped
   };
+  // From so many bytes on a message may lie elsewhere than in its slot.
+  static constexpr uint64_t kMapFrom = 4096;
   Link() = default;
   explicit Link(const Setup& s)
       : slots_(s.ring + RingGeometry::kFirstSlot),
         credit_(reinterpret_cast<std::atomic<uint64_t>*>(s.ring)),
         bell_(s.far_bell),
         pump_(s.pump),
+        theirs_(s.theirs),
+        own_(s.own),
         stride_(s.geometry.stride()),
         mask_(s.geometry.depth - 1),
         slot_bytes_(s.geometry.slot_bytes),
         ack_batch_(s.geometry.ack_batch),
         id_(s.id),
+        far_(s.far),
         fence_(s.fence),
         lends_(s.lends) {}
 
@@ -96,7 +111,36 @@ class Link {
   bool lends() const { return lends_; }
   void lend(const void* payload, uint64_t bytes, uint32_t signature) { publish(bytes, signature, payload); }
 
+  // Instead of push_begin() and push(), if the message has kMapFrom bytes or more: it lies at `place`.
+  void push_at(MessagePlace place, uint64_t bytes, uint32_t signature) {
+    place_of(count_) = place.bits();
+    if (place.of() == MessagePlace::Of::producer) unpassed_ = count_ + 1;
+    seal(bytes, signature, nullptr);
+  }
+  // The far end can reach what lies in this region.
+  bool reaches(const Region& region) const { return theirs_ != nullptr && region.mapped[far_] != 0; }
+  // Messages that were pushed from this rank's memory have all been read.
+  bool passed() const { return unpassed_ == 0 || credit_->load(std::memory_order_acquire) >= unpassed_; }
+  // A call begins that may write into the far end's output, if that grants it before its first message.
+  void expect_grant() { granted_at_ = count_; }
+  // Where the far end's output begins, no place if it has not said so: and where that is in this process.
+  MessagePlace granted() const {
+    // Acquire: the place was written before.
+    if (theirs_ == nullptr || grant_line()[2].load(std::memory_order_acquire) != granted_at_ + 1) return {};
+    return MessagePlace(grant_line()[1].load(std::memory_order_relaxed));
+  }
+  unsigned char* at(MessagePlace place) const { return place.in(*theirs_); }
+
   // --- consumer
+  // Before the first message of a call: the producer may write to where it should go, `region` at `offset` being the
+  // output's first byte.
+  void grant(const Region& region, uint64_t offset) {
+    if (!reaches(region)) return;
+    grant_line()[1].store(MessagePlace(MessagePlace::Of::consumer, region.index, offset).bits(),
+                          std::memory_order_relaxed);
+    // Release: the place is visible to whoever sees that it is for this call, which begins with this message.
+    grant_line()[2].store(count_ + 1, std::memory_order_release);
+  }
   bool pop_ready(uint32_t signature) const {
     return header()->load(std::memory_order_acquire) == (uint64_t{signature} << 32 | static_cast<uint32_t>(count_ + 1));
   }
@@ -107,17 +151,24 @@ class Link {
     return static_cast<uint32_t>(tag) == static_cast<uint32_t>(count_ + 1) && *theirs != signature;
   }
   const unsigned char* pop_begin(uint64_t bytes) const {
+    if (bytes >= kMapFrom && theirs_ != nullptr) [[unlikely]] {
+      if (const MessagePlace place(place_of(count_)); place)
+        return place.in(place.of() == MessagePlace::Of::producer ? *theirs_ : *own_);
+    }
     const unsigned char* slot = slots_ + (count_ & mask_) * stride_;
     return slot + (bytes <= RingGeometry::kInline ? sizeof(uint64_t) : RingGeometry::kHeader);
   }
   void pop() {
     ++count_;
     if (count_ - limit_ < ack_batch_) return;
-    limit_ = count_;
-    credit_->store(count_, std::memory_order_release);  // release: our reads of the slots are done
-    if (bell_ != nullptr) bell_->ring(fence_);
-    if (pump_ != nullptr) [[unlikely]]
-      pump_->popped(*this);
+    publish_credit();
+  }
+  // The same for a message of `bytes` that may lie in the producer's memory, who then waits for it to be read.
+  void pop(uint64_t bytes) {
+    const bool awaited =
+        bytes >= kMapFrom && theirs_ != nullptr && MessagePlace(place_of(count_)).of() == MessagePlace::Of::producer;
+    ++count_;
+    if (awaited || count_ - limit_ >= ack_batch_) publish_credit();
   }
 
   uint32_t slot_bytes() const { return slot_bytes_; }
@@ -127,7 +178,19 @@ class Link {
 
  private:
   friend struct LinkTestAccess;  // tests reach the wrap of the sequence without 2^32 messages
+  void publish_credit() {
+    limit_ = count_;
+    credit_->store(count_, std::memory_order_release);  // release: our reads of the slots are done
+    if (bell_ != nullptr) bell_->ring(fence_);
+    if (pump_ != nullptr) [[unlikely]]
+      pump_->popped(*this);
+  }
   void publish(uint64_t bytes, uint32_t signature, const void* lent) {
+    if (bytes >= kMapFrom && theirs_ != nullptr) [[unlikely]]
+      place_of(count_) = 0;
+    seal(bytes, signature, lent);
+  }
+  void seal(uint64_t bytes, uint32_t signature, const void* lent) {
     auto* header = reinterpret_cast<std::atomic<uint64_t>*>(slots_ + (count_ & mask_) * stride_);
     ++count_;
     // Release: the payload is visible to whoever sees the tag.
@@ -141,13 +204,23 @@ class Link {
     return reinterpret_cast<const std::atomic<uint64_t>*>(slots_ + (count_ & mask_) * stride_);
   }
 
+  // In the header of the slot of message `count`, where small messages have their payload.
+  uint64_t& place_of(uint64_t count) const {
+    return *reinterpret_cast<uint64_t*>(slots_ + (count & mask_) * stride_ + sizeof(uint64_t));
+  }
+  std::atomic<uint64_t>* grant_line() const { return credit_; }
+
   unsigned char* slots_ = nullptr;
   std::atomic<uint64_t>* credit_ = nullptr;  // messages the consumer has done with, as published
   uint64_t count_ = 0;
   uint64_t limit_ = 0;  // producer: may push while count_ < limit_; consumer: credit published so far
   Doorbell* bell_ = nullptr;
   Pump* pump_ = nullptr;
-  uint32_t stride_ = 0, mask_ = 0, slot_bytes_ = 0, ack_batch_ = 0, id_ = 0;
+  const RegionBases* theirs_ = nullptr;
+  const RegionBases* own_ = nullptr;
+  uint64_t unpassed_ = 0;    // producer: passed() when the far end has popped so many messages; 0: none to wait for
+  uint64_t granted_at_ = 0;  // producer: messages before the call that a grant may be for
+  uint32_t stride_ = 0, mask_ = 0, slot_bytes_ = 0, ack_batch_ = 0, id_ = 0, far_ = 0;
   Fence fence_ = Fence::full;
   bool lends_ = false;
 };

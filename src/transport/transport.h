@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "transport/call_record.h"
 #include "transport/link.h"
+#include "transport/memory.h"
 
 namespace hocket {
 
@@ -51,6 +52,9 @@ class Transport {
   virtual void reclaim() {}
   // File descriptors to sleep on besides the doorbell, with the events wanted now; empty for shm.
   virtual void poll_set(std::vector<pollfd>& fds) const { (void)fds; }
+
+  // The memory that these ranks have registered; null: they share none.
+  virtual Registry* registry() { return nullptr; }
 
   // Publishes the call this rank has entered, for peers that wait or compare.
   virtual void announce(const CallRecord& call) = 0;

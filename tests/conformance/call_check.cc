@@ -308,8 +308,15 @@ Attempt::Attempt(Communicator& comm, const Trial& trial) : state_(std::make_uniq
     });
 
   void* const not_mine = t.salt % 2 == 0 ? nullptr : reinterpret_cast<void*>(8);  // must not be touched
-  s.from = has_in ? (shared ? s.out : s.in).data() + in_at : not_mine;
-  s.to = has_out ? s.out.data() + out_at : not_mine;
+  const auto placed = [](Bytes& bytes, unsigned char* elsewhere) {
+    if (elsewhere == nullptr) return bytes.data();
+    std::copy(bytes.begin(), bytes.end(), elsewhere);
+    return elsewhere;
+  };
+  unsigned char* const in = placed(s.in, t.in_memory);
+  unsigned char* const out = placed(s.out, t.out_memory);
+  s.from = has_in ? (shared ? out : in) + in_at : not_mine;
+  s.to = has_out ? out + out_at : not_mine;
 }
 
 Status Attempt::issue(const CallOptions& options) {
@@ -326,8 +333,15 @@ const void* Attempt::in() const { return state_->from; }
 void* Attempt::out() const { return state_->to; }
 
 void Attempt::judge() const {
-  const State& s = *state_;
+  State& s = *state_;
+  if (s.t.in_memory != nullptr) std::copy_n(s.t.in_memory, s.in.size(), s.in.begin());
   ASSERT_EQ(s.in, s.in_before) << to_string(s.t) << ": rank " << s.comm.rank() << ": the input was changed";
+  judge_output();
+}
+
+void Attempt::judge_output() const {
+  State& s = *state_;
+  if (s.t.out_memory != nullptr) std::copy_n(s.t.out_memory, s.out.size(), s.out.begin());
   if (s.out == s.want) return;
   const auto differ = std::mismatch(s.out.begin(), s.out.end(), s.want.begin());
   const auto at = static_cast<uint64_t>(differ.first - s.out.begin());

@@ -19,7 +19,10 @@ struct Trial {
   hktDataType_t type = hktFloat32;
   hktRedOp_t op = hktSum;  // as made by make_op() if `made` says so
   OpKind made = OpKind::built_in;
-  uint32_t salt = 0;    // other data, another table
+  uint32_t salt = 0;  // other data, another table
+  // This rank's buffers are here instead of in memory of the trial's; null: not. Large enough, guards included.
+  unsigned char* in_memory = nullptr;
+  unsigned char* out_memory = nullptr;
   uint32_t guards = 1;  // elements around each buffer that must stay what they are
 };
 // The operations that a trial of this kind knows how to check. The user's read a counter as their context, which counts
@@ -48,6 +51,8 @@ class Attempt {
   void* out() const;
   // When it is done. Failures are GoogleTest's.
   void judge() const;
+  // Only of what it has written: the input may have been overwritten since.
+  void judge_output() const;
 
  private:
   struct State;

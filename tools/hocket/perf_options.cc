@@ -22,7 +22,6 @@ constexpr FixedFlag kFixed[] = {
     {"-y,--stream_null", "0", "there are no streams on a CPU"},
     {"-G,--cudagraph", "0", "there are no CUDA graphs on a CPU"},
     {"-C,--report_cputime", "0", "all time is CPU time here"},
-    {"-R,--local_register", "0", "registered memory is not available yet"},
     {"-x,--cta_policy", "0", "there are no CTAs on a CPU"},
     {"-D,--device_implementation", "0", "there is no device on a CPU"},
     {"-V,--device_cta_count", "16", "there are no CTAs on a CPU"},
@@ -205,6 +204,11 @@ void add_perf_flags(CLI::App& app, PerfFlags& f) {
       ->capture_default_str();
   app.add_option("-T,--timeout", f.timeout, "seconds that a call may take; 0: as HOCKET_TIMEOUT says")
       ->capture_default_str();
+  app.add_option("-R,--local_register", f.options.registered,
+                 "1: buffers of registered memory; 2 has no meaning on a CPU")
+      ->check(CLI::Range(0, 1))
+      ->capture_default_str();
+  app.add_flag("--registered{1}", f.options.registered, "the same as -R 1");
   app.add_flag("--nonblocking", f.options.nonblocking, "make each call with a request and wait for that");
   app.add_option("--transport", f.options.transport, "auto, shm or tcp")->check(CLI::IsMember({"auto", "shm", "tcp"}));
   f.fixed.resize(std::size(kFixed));

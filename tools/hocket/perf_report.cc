@@ -65,11 +65,11 @@ void Report::begin(std::FILE* to) const {
   std::fprintf(to, "# Collective test starting: %s_perf\n", options_.test->name);
   std::fprintf(to,
                "# nThread %d nGpus %d minBytes %" PRIu64 " maxBytes %" PRIu64 " step: %" PRIu64
-               "(%s) warmup iters: %d iters: %d agg iters: 1 validation: %d graph: 0 unalign: 0%s\n#\n",
+               "(%s) warmup iters: %d iters: %d agg iters: 1 validation: %d graph: 0 unalign: 0%s%s\n#\n",
                options_.threads, options_.gpus, options_.min_bytes, options_.max_bytes,
                options_.step_factor != 0 ? options_.step_factor : options_.step_bytes,
                options_.step_factor != 0 ? "factor" : "bytes", options_.warmup, options_.iters, options_.check,
-               options_.nonblocking ? " nonblocking: 1" : "");
+               options_.nonblocking ? " nonblocking: 1" : "", options_.registered != 0 ? " registered: 1" : "");
   std::fprintf(to, "# Using devices\n");
   for (const Device& d : devices_)
     std::fprintf(to, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%04x:%02x:%02x] %s\n", d.rank, 0, d.pid,
@@ -150,6 +150,7 @@ ordered_json Report::json() const {
   c["graph"] = 0;
   c["blocking_collectives"] = 0;
   if (options_.nonblocking) c["nonblocking"] = 1;
+  if (options_.registered != 0) c["local_register"] = 1;
   c["per_iter_timing"] = options_.percentiles ? 1 : 0;
   c["per_iter_skip"] = 0;
   c["parallel_init"] = 0;

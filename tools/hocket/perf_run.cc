@@ -31,15 +31,25 @@ void check(hktResult_t r) {
   if (r != hktSuccess) throw Failed{r};
 }
 
-// Private, page-aligned memory for messages of up to `bytes`.
+// Page-aligned memory for messages of up to `bytes`, private or registered with `comm`.
 class Buffer {
  public:
-  explicit Buffer(uint64_t bytes) : bytes_(std::max<uint64_t>(bytes, 1)) {
+  Buffer(uint64_t bytes, hktComm_t comm, bool registered) : bytes_(std::max<uint64_t>(bytes, 1)), comm_(comm) {
+    if (registered) {
+      if (hktMemAlloc(&data_, bytes_) != hktSuccess) data_ = nullptr;
+      if (data_ != nullptr) check(hktCommRegister(comm_, data_, bytes_, &registration_));
+      return;
+    }
     void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     data_ = p == MAP_FAILED ? nullptr : p;
   }
   ~Buffer() {
-    if (data_ != nullptr) munmap(data_, bytes_);
+    if (registration_ != nullptr) {
+      // A communicator that has failed keeps it; the process ends soon.
+      if (hktCommDeregister(comm_, registration_) == hktSuccess) (void)hktMemFree(data_);
+    } else if (data_ != nullptr) {
+      munmap(data_, bytes_);
+    }
   }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -47,13 +57,18 @@ class Buffer {
 
  private:
   uint64_t bytes_;
-  void* data_;
+  hktComm_t comm_;
+  void* data_ = nullptr;
+  hktRegistration_t registration_ = nullptr;
 };
 
 class PerfRank {
  public:
   PerfRank(const PerfOptions& options, hktComm_t comm)
-      : options_(options), comm_(comm), send_(largest()), recv_(largest()) {
+      : options_(options),
+        comm_(comm),
+        send_(largest(), comm, options.registered != 0),
+        recv_(largest(), comm, options.registered != 0) {
     check(hktCommRank(comm, &rank_));
     check(hktCommCount(comm, &nranks_));
     call_options_.request = &request_;

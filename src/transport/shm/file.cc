@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -12,9 +11,7 @@
 #include <cerrno>
 #include <new>
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
+#include "transport/memory_file.h"
 
 namespace hocket::shm {
 namespace {
@@ -23,29 +20,6 @@ constexpr double kMiB = 1024.0 * 1024.0;
 constexpr uint64_t kHeaderBytes = 4096;
 
 uint64_t aligned(uint64_t bytes) { return (bytes + File::kAlign - 1) / File::kAlign * File::kAlign; }
-
-// A file beyond this limit would not be an error but a signal (SIGXFSZ).
-Status check_limit(uint64_t end) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur)
-    return error(hktSystemError, "shared memory: a file of %.1f MiB is beyond this process's limit (ulimit -f)",
-                 static_cast<double>(end) / kMiB);
-  return {};
-}
-
-Result<Fd> open_memfd(uint64_t bytes) {
-  // NOEXEC_SEAL is demanded by hardened kernels and unknown to those before 6.3.
-  Fd fd(memfd_create("hocket", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
-  if (!fd && errno == EINVAL) fd = Fd(memfd_create("hocket", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return descriptor_error("shared memory: memfd_create");
-  HKT_TRY(check_limit(bytes));
-  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
-    return sys_error("shared memory: cannot make a memfd of %.1f MiB", static_cast<double>(bytes) / kMiB);
-  // Nobody who gets the descriptor can cut the memory under the others (SIGBUS).
-  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
-    return sys_error("shared memory: cannot seal the size of a memfd");
-  return fd;
-}
 
 Result<Fd> open_devshm(const FileSpec& spec) {
   const char* dir = spec.devshm_dir;
@@ -65,7 +39,7 @@ Result<Fd> open_devshm(const FileSpec& spec) {
                            dir, free / kMiB, total / kMiB, static_cast<double>(spec.bytes) / kMiB, spec.ranks);
   // Asked first so that a hopeless request does not fill the file system before it fails; 0 blocks: it has no limit.
   if (space.f_blocks != 0 && static_cast<double>(spec.bytes) > free) return full;
-  HKT_TRY(check_limit(File::kFirst + spec.bytes));
+  HKT_TRY(check_file_limit(File::kFirst + spec.bytes));
   if (ftruncate(fd.get(), static_cast<off_t>(File::kFirst + spec.bytes)) != 0)
     return sys_error("shared memory: cannot size a file in %s", dir);
   return fd;
@@ -91,7 +65,7 @@ struct File::Header {
 };
 
 Result<std::shared_ptr<File>> File::create(const FileSpec& spec) {
-  HKT_ASSIGN(Fd fd, spec.backing == Backing::memfd ? open_memfd(kFirst + spec.bytes) : open_devshm(spec));
+  HKT_ASSIGN(Fd fd, spec.backing == Backing::memfd ? make_memfd(kFirst + spec.bytes) : open_devshm(spec));
   std::shared_ptr<File> file(new File(std::move(fd), spec.backing));
   HKT_TRY(file->reserve(0, kHeaderBytes));
   if (spec.backing == Backing::devshm) HKT_TRY(file->reserve(kFirst, spec.bytes));
@@ -120,22 +94,7 @@ File::~File() {
 
 uint64_t File::take(uint64_t bytes) { return header_->next.fetch_add(aligned(bytes), std::memory_order_relaxed); }
 
-Status File::reserve(uint64_t offset, uint64_t bytes) {
-  HKT_TRY(check_limit(offset + bytes));
-  // In pieces: a signal interrupts a reservation and undoes it, which a large one might never survive. One that ends
-  // beyond the end of the file makes it longer, which is how ranges come to be.
-  constexpr uint64_t kPiece = 64 << 20;
-  while (bytes > 0) {
-    const uint64_t piece = std::min(bytes, kPiece);
-    if (fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(piece)) != 0) {
-      if (errno == EINTR) continue;
-      return sys_error("shared memory: cannot reserve %.1f MiB", static_cast<double>(piece) / kMiB);
-    }
-    offset += piece;
-    bytes -= piece;
-  }
-  return {};
-}
+Status File::reserve(uint64_t offset, uint64_t bytes) { return reserve_pages(fd(), offset, bytes); }
 
 void File::give_back(uint64_t offset, uint64_t bytes) {
   // A failure costs memory until the last process leaves, nothing else.

@@ -16,6 +16,7 @@ ShmTransport::ShmTransport(std::shared_ptr<Segment> segment, const GroupConfig& 
     : segment_(std::move(segment)),
       config_(config),
       me_(config.my_index()),
+      regions_(segment_, config_),
       sends_(config.ranks.size() * config.tags),
       recvs_(config.ranks.size() * config.tags),
       cursor_(me_) {}
@@ -38,11 +39,15 @@ Result<int> ShmTransport::claim(int peer, uint16_t tag, std::vector<bool>& opene
 
 Result<Link> ShmTransport::open(int from, int to, uint16_t tag) {
   HKT_ASSIGN(unsigned char* ring, segment_->ring(from, to, tag));
+  const int far = from == me_ ? to : from;
   Link::Setup setup;
   setup.ring = ring;
   setup.geometry = config_.geometry_of(tag);
-  setup.far_bell = &segment_->block(from == me_ ? to : from).bell;
+  setup.far_bell = &segment_->block(far).bell;
   setup.fence = config_.fence;
+  setup.theirs = regions_.of(far);
+  setup.own = regions_.own();
+  setup.far = static_cast<uint32_t>(far);
   return Link(setup);
 }
 

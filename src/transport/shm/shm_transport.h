@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "transport/shm/regions.h"
 #include "transport/shm/segment.h"
 #include "transport/transport.h"
 
@@ -23,6 +24,7 @@ class ShmTransport final : public Transport {
   Result<Link> open_send(int peer, uint16_t tag) override;
   Result<Link> open_recv(int peer, uint16_t tag) override;
   bool pumped() const override { return false; }
+  Registry* registry() override { return &regions_; }
   void announce(const CallRecord& call) override { segment_->block(me_).calls.write(call); }
   std::optional<CallRecord> announced(int peer, uint64_t seq) const override;
   // Peers that have ended are looked for at most every 20 ms, some at a time (64 ranks: all within 80 ms); what is
@@ -43,7 +45,8 @@ class ShmTransport final : public Transport {
 
   const std::shared_ptr<Segment> segment_;
   const GroupConfig config_;
-  const int me_;                     // my index in the group
+  const int me_;  // my index in the group
+  Regions regions_;
   std::vector<bool> sends_, recvs_;  // by peer index * tags + tag: opened
   std::optional<Fault> found_;       // the first fault seen, which stays
   int64_t next_look_ns_ = 0;         // not before: next look at who is alive

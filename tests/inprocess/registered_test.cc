@@ -1,0 +1,334 @@
+// Collectives on registered memory: whoever registers what, results are those of private memory, and messages go
+// without copies where they can.
+#include <array>
+#include <atomic>
+#include <string>
+
+#include "algorithms/catalog.h"
+#include "algorithms/zero_copy.h"
+#include "conformance/call_check.h"
+#include "inprocess/calls.h"
+#include "schedule/collective.h"
+
+namespace hocket::test {
+namespace {
+
+constexpr uint64_t kRoom = 2 << 20;
+
+// A rank's buffers, registered where `registers` says so.
+class Arena {
+ public:
+  Arena(Communicator& comm, bool registers_in, bool registers_out) : comm_(comm) {
+    for (const auto& [memory, region, registers] :
+         {std::tuple(&in, &in_, registers_in), std::tuple(&out, &out_, registers_out)}) {
+      Result<void*> made = allocate_shared(kRoom);
+      if (!made.ok()) {
+        ADD_FAILURE() << made.error().text;
+        return;
+      }
+      *memory = static_cast<unsigned char*>(*made);
+      if (!registers) continue;
+      Result<const Region*> added = comm.add_memory(*memory, kRoom);
+      EXPECT_TRUE(added.ok()) << added.error().text;
+      if (added.ok()) *region = *added;
+    }
+  }
+  ~Arena() {
+    for (const auto& [memory, region] : {std::pair(in, in_), std::pair(out, out_)}) {
+      if (region != nullptr) good(comm_.remove_memory(region));
+      good(free_shared(memory));
+    }
+  }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  unsigned char* in = nullptr;
+  unsigned char* out = nullptr;
+
+ private:
+  Communicator& comm_;
+  const Region* in_ = nullptr;
+  const Region* out_ = nullptr;
+};
+
+// Large calls, until every rank has mapped what the others have registered, and knows who has mapped its own.
+void get_acquainted(Communicator& comm) {
+  std::vector<float> v(4096);
+  for (int i = 0; i < 3; ++i) good(comm.all_reduce(v.data(), v.data(), v.size(), hktFloat32, hktSum));
+}
+
+struct Side {
+  const char* name;
+  bool in, out, odd;  // what is registered; and odd ranks register nothing
+};
+constexpr Side kSides[] = {{"both", true, true, false},
+                           {"inputs", true, false, false},
+                           {"outputs", false, true, false},
+                           {"even ranks", true, true, true}};
+// By HOCKET_ALGO; together they have every planner with a way without copies.
+constexpr std::array kAlgos = {"two_shot,binomial,direct,flat",
+                               "ring,chain,pairwise",
+                               "double_tree",
+                               "halving_doubling,nhr",
+                               "circulant",  // broadcast, too
+                               "swing,pat4",
+                               "nhr,pat1",
+                               "bidirectional_ring"};
+// Slots that a few thousand floats fill more than once, and that take messages which lie elsewhere.
+constexpr RingGeometry kRings{2, 8 * 1024, 1};
+
+// Trials of all collectives, with counts that make one round and several, messages below and above the size from which
+// they may lie elsewhere. Returns by collective how many messages were not copied by this rank.
+std::array<uint64_t, kCollectives> try_all(Communicator& comm, const Arena& arena) {
+  std::array<uint64_t, kCollectives> without{};
+  uint32_t salt = 0;
+  for (const Kind& kind : all_kinds()) {
+    const bool blocks = layout(kind.collective) == Layout::blocks;
+    for (const uint64_t count : {500u, 1024u, 2048u, blocks ? 5000u : 20'000u}) {
+      for (const bool in_place : {false, true}) {
+        Trial t;
+        t.collective = kind.collective;
+        t.table = kind.table;
+        t.count = count;
+        t.in_place = in_place;
+        t.salt = ++salt;
+        t.root = static_cast<int>(salt / 3) % comm.size();
+        t.in_memory = arena.in;
+        t.out_memory = arena.out;
+        if (salt % 3 == 1 && reduces(kind.collective)) t.op = hktAvg;
+        const uint64_t before = comm.messages_without_copy();
+        check_call(comm, t);
+        if (testing::Test::HasFatalFailure()) return without;
+        without[static_cast<size_t>(kind.collective)] += comm.messages_without_copy() - before;
+      }
+    }
+  }
+  return without;
+}
+
+class Registered : public testing::TestWithParam<Side> {};
+
+TEST_P(Registered, GivesWhatPrivateMemoryGives) {
+  for (const char* algo : kAlgos) {
+    for (const int n : {2, 3, 4}) {
+      WorldSpec spec;
+      spec.n = n;
+      spec.transport = "shm";
+      spec.algo = algo;
+      spec.geometry = kRings;
+      std::array<std::atomic<uint64_t>, kCollectives> all{};
+      std::array<const char*, kCollectives> planners{};
+      run_world(spec, [&](Communicator& comm, int me) {
+        const bool registers = !(GetParam().odd && me % 2 == 1);
+        const Arena arena(comm, registers && GetParam().in, registers && GetParam().out);
+        get_acquainted(comm);
+        const auto without = try_all(comm, arena);
+        for (uint32_t c = 0; c < kCollectives; ++c) {
+          all[c] += without[c];
+          if (me == 0) planners[c] = comm.planner(static_cast<Collective>(c), 8192);
+        }
+        good(comm.barrier());
+      });
+      for (uint32_t c = 0; c < kCollectives; ++c) {
+        const auto of = static_cast<Collective>(c);
+        const bool has_way = zero_copy(of, planners[c]) != nullptr;
+        // Messages of several blocks are copied, which some planners of few ranks have nothing else than.
+        const bool several = find_planner(of, planners[c])->info(static_cast<uint32_t>(n), 0).message_blocks > 1;
+        const std::string what = std::string(collective_name(of)) + " " + planners[c] + " of " + std::to_string(n);
+        if (!has_way) {
+          EXPECT_EQ(all[c], 0u) << what;
+        } else if (!several && std::string_view(GetParam().name) == "both") {
+          EXPECT_GT(all[c], 0u) << what;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Registered, testing::ValuesIn(kSides), [](const auto& side) {
+  std::string name = side.param.name;
+  for (char& c : name)
+    if (c == ' ') c = '_';
+  return name;
+});
+
+// The algorithms of kAlgos leave none out.
+TEST(RegisteredSpecs, HaveEveryPlanner) {
+  for (const ZeroCopyPlanner& z : zero_copy_planners()) {
+    bool found = false;
+    for (const std::string algos : kAlgos)
+      found = found || ("," + algos + ",").find("," + std::string(z.name) + ",") != std::string::npos;
+    EXPECT_TRUE(found) << collective_name(z.collective) << " " << z.name;
+  }
+}
+
+// An all-reduce of two shots copies nothing: its operands are read where they lie, its results written where they
+// belong.
+TEST(RegisteredMemory, TwoShotMovesNoMessageThroughASlot) {
+  WorldSpec spec;
+  spec.n = 3;
+  spec.transport = "shm";
+  spec.algo = "two_shot";
+  spec.geometry = kRings;
+  run_world(spec, [](Communicator& comm, int) {
+    const Arena arena(comm, true, true);
+    get_acquainted(comm);
+    const uint64_t before = comm.messages_without_copy();
+    auto* const in = reinterpret_cast<float*>(arena.in);
+    auto* const out = reinterpret_cast<float*>(arena.out);
+    constexpr uint64_t kCount = 3 * 2048 * 4;  // 4 rounds of 3 chunks that fill a slot
+    good(comm.all_reduce(in, out, kCount, hktFloat32, hktSum));
+    EXPECT_EQ(comm.messages_without_copy() - before, 4u * 2 * 2);
+  });
+}
+
+// Registrations come and go between calls, on each rank at its own pace; a freed region is nobody's any more.
+TEST(RegisteredMemory, ComesAndGoesBetweenCalls) {
+  WorldSpec spec;
+  spec.n = 3;
+  spec.transport = "shm";
+  spec.geometry = kRings;
+  run_world(spec, [](Communicator& comm, int me) {
+    uint32_t salt = 0;
+    for (int turn = 0; turn < 30; ++turn) {
+      const bool registers = (turn + me) % 3 != 0;
+      const Arena arena(comm, registers, registers && turn % 2 == 0);
+      for (int call = 0; call < 4; ++call) {
+        Trial t;
+        t.collective = call % 2 == 0 ? Collective::all_reduce : Collective::all_gather;
+        t.count = 6000;
+        t.salt = ++salt;
+        t.in_memory = arena.in;
+        t.out_memory = arena.out;
+        check_call(comm, t);
+      }
+    }
+  });
+}
+
+// What the bits say of the order of operands does not hang on where the buffers are.
+TEST(RegisteredMemory, SameBitsAsPrivateMemory) {
+  for (const char* algo : {"two_shot", "ring", "double_tree"}) {
+    WorldSpec spec;
+    spec.n = 4;
+    spec.transport = "shm";
+    spec.algo = algo;
+    spec.geometry = kRings;
+    run_world(spec, [](Communicator& comm, int me) {
+      constexpr uint64_t kCount = 30'000;
+      const Arena arena(comm, true, true);
+      get_acquainted(comm);
+      std::vector<float> in(kCount), plain(kCount);
+      for (uint64_t i = 0; i < kCount; ++i)
+        in[i] = 1.0f / static_cast<float>(1 + (i * 7 + static_cast<uint64_t>(me)) % 1013);
+      good(comm.all_reduce(in.data(), plain.data(), kCount, hktFloat32, hktSum));
+      std::memcpy(arena.in, in.data(), kCount * sizeof(float));
+      good(comm.all_reduce(arena.in, arena.out, kCount, hktFloat32, hktSum));
+      EXPECT_EQ(std::memcmp(arena.out, plain.data(), kCount * sizeof(float)), 0);
+    });
+  }
+}
+
+// An input may change as soon as the call has returned.
+TEST(RegisteredMemory, AnInputMayChangeAfterTheCall) {
+  for (const char* algo : {"two_shot,binomial,direct,flat", "ring,chain,pairwise"}) {
+    WorldSpec spec;
+    spec.n = 3;
+    spec.transport = "shm";
+    spec.algo = algo;
+    spec.geometry = kRings;
+    run_world(spec, [](Communicator& comm, int me) {
+      const Arena arena(comm, true, true);
+      get_acquainted(comm);
+      for (uint32_t salt = 0; salt < 20; ++salt) {
+        for (const Kind& kind : all_kinds()) {
+          Trial t;
+          t.collective = kind.collective;
+          t.table = kind.table;
+          t.count = 3000;
+          t.salt = salt;
+          t.root = static_cast<int>(salt) % comm.size();
+          t.in_memory = arena.in;
+          t.out_memory = arena.out;
+          Attempt attempt(comm, t);
+          good(attempt.issue());
+          std::memset(arena.in, 0x5a, kRoom);  // peers that read it still would see this
+          const bool has_out = !out_is_at_root(kind.collective) || me == t.root;
+          if (has_out) attempt.judge_output();
+        }
+      }
+    });
+  }
+}
+
+TEST(RegisteredMemory, OutstandingCallsKeepIt) {
+  WorldSpec spec;
+  spec.transport = "shm";
+  run_world(spec, [](Communicator& comm, int me) {
+    Result<void*> memory = allocate_shared(64 * 1024);
+    ASSERT_TRUE(memory.ok()) << memory.error().text;
+    Result<const Region*> region = comm.add_memory(*memory, 64 * 1024);
+    ASSERT_TRUE(region.ok()) << region.error().text;
+    const Status freed = free_shared(*memory);
+    ASSERT_FALSE(freed.ok());
+    EXPECT_NE(freed.error().text.find("registered with a communicator"), std::string::npos) << freed.error().text;
+    // Rank 0 has a receive outstanding that rank 1 serves only when told to.
+    std::vector<unsigned char> word(1), answer(1);
+    if (me == 0) {
+      hktRequest_t r = nullptr;
+      good(comm.transfer(recv_from(1, 5, answer), into(r)));
+      const Status s = comm.remove_memory(*region);
+      ASSERT_FALSE(s.ok());
+      EXPECT_NE(s.error().text.find("outstanding"), std::string::npos) << s.error().text;
+      good(comm.transfer(send_to(1, 6, word)));
+      good(wait(r));
+    } else {
+      good(comm.transfer(recv_from(0, 6, word)));
+      good(comm.transfer(send_to(0, 5, answer)));
+    }
+    good(comm.barrier());
+    good(comm.remove_memory(*region));
+    EXPECT_EQ(comm.remove_memory(*region).error().code, hktInvalidArgument);
+    good(free_shared(*memory));
+  });
+}
+
+// Ranks that share no memory take registrations and go on as before.
+TEST(RegisteredMemory, IsOfNoConsequenceOverTcp) {
+  WorldSpec spec;
+  spec.transport = "tcp";
+  run_world(spec, [](Communicator& comm, int) {
+    const Arena arena(comm, true, true);
+    try_all(comm, arena);
+    EXPECT_EQ(comm.messages_without_copy(), 0u);
+  });
+}
+
+TEST(RegisteredMemory, TooManyAndOverlappingOnesAreErrors) {
+  WorldSpec spec;
+  spec.transport = "shm";
+  run_world(spec, [](Communicator& comm, int) {
+    Result<void*> memory = allocate_shared((kRegions + 1) * 4096);
+    ASSERT_TRUE(memory.ok()) << memory.error().text;
+    auto* const at = static_cast<unsigned char*>(*memory);
+    std::vector<const Region*> regions;
+    for (uint64_t i = 0; i < kRegions; ++i) {
+      Result<const Region*> r = comm.add_memory(at + i * 4096, 4096);
+      ASSERT_TRUE(r.ok()) << r.error().text;
+      regions.push_back(*r);
+    }
+    Result<const Region*> r = comm.add_memory(at + kRegions * 4096, 4096);
+    ASSERT_FALSE(r.ok());
+    EXPECT_NE(r.error().text.find("64 regions"), std::string::npos) << r.error().text;
+    good(comm.remove_memory(regions.back()));
+    r = comm.add_memory(at + 4000, 4096);
+    ASSERT_FALSE(r.ok());
+    EXPECT_NE(r.error().text.find("overlaps"), std::string::npos) << r.error().text;
+    regions.pop_back();
+    for (const Region* region : regions) good(comm.remove_memory(region));
+    good(free_shared(*memory));
+  });
+}
+
+}  // namespace
+}  // namespace hocket::test
