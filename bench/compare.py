@@ -10,6 +10,7 @@ than what it bounds; 2 a bad command line; 3 rows without a steady round.
 """
 
 import argparse
+import dataclasses
 import datetime
 import fnmatch
 import json
@@ -31,6 +32,7 @@ from drivers import (  # noqa: E402
     BenchError,
     Driver,
     Machine,
+    Place,
     Setting,
     build_mpi_drivers,
     install_peers,
@@ -53,16 +55,17 @@ class Case:
     ranks: int
     hot: bool
     sizes: tuple[int, ...]
+    memory: str = "private"  # of Hocket's and the floor's buffers; the peers' are private
 
     @property
     def name(self):
         kind = {"all_reduce": "float32-sum", "broadcast": "float32", "barrier": "none"}[self.collective]
         hot = "/hot" if self.hot else ""
-        return f"{self.collective}/{kind}/{self.transport}/{self.ranks}/private{hot}"
+        return f"{self.collective}/{kind}/{self.transport}/{self.ranks}/{self.memory}{hot}"
 
 
 def all_cases(quick, hot):
-    """Grouped by transport and ranks: the drivers of a group are started once."""
+    """Grouped by transport, ranks and memory: the drivers of a group are started once."""
     doubling = tuple(8 << i for i in range(24))  # 8 B to 64 MiB
     few = (8, 1 * KIB, 64 * KIB, 1 * MIB, 16 * MIB)
     crowded = (8, 64 * KIB, 1 * MIB, 16 * MIB)
@@ -70,6 +73,7 @@ def all_cases(quick, hot):
         Case("all_reduce", "shm", 2, hot, few if quick else doubling),
         Case("broadcast", "shm", 2, hot, (8, 1 * MIB) if quick else (8, 1 * KIB, 64 * KIB, 1 * MIB, 16 * MIB)),
         Case("barrier", "shm", 2, hot, (0,)),
+        Case("all_reduce", "shm", 2, hot, (1 * MIB,) if quick else doubling[::2], "registered"),
         Case("all_reduce", "shm", 4, hot, (8, 1 * MIB) if quick else crowded),
         Case("barrier", "shm", 4, hot, (0,)),
         Case("all_reduce", "shm", 8, hot, (8,) if quick else crowded),
@@ -132,17 +136,17 @@ def loopback_bytes():
 
 
 class Group:
-    """The drivers for one transport and number of ranks: every party in each of its settings."""
+    """The drivers for one transport, number of ranks and kind of memory: every party in each of its settings."""
 
-    def __init__(self, transport, ranks, options, scratch, libraries):
-        self.transport, self.ranks, self.options, self.libraries = transport, ranks, options, libraries
+    def __init__(self, transport, ranks, memory, options, scratch, libraries):
+        self.options, self.libraries = options, libraries
         machine = Machine.here()
         self.drivers = {
             party: {
                 setting: Driver(
                     party,
                     setting,
-                    launch_of(party, transport, ranks, setting, machine, options.build),
+                    launch_of(party, Place(transport, ranks, memory), setting, machine, options.build),
                     len(machine.cpus),
                     scratch,
                 )
@@ -274,7 +278,7 @@ def describe_machine(libraries, begun):
 def select_cases(options):
     cases = [c for c in all_cases(options.quick, options.hot) if fnmatch.fnmatch(c.name, options.cases)]
     if options.sizes:
-        cases = [Case(c.collective, c.transport, c.ranks, c.hot, options.sizes) for c in cases if c.sizes != (0,)]
+        cases = [dataclasses.replace(c, sizes=options.sizes) for c in cases if c.sizes != (0,)]
     if not cases:
         names = "\n  ".join(c.name for c in all_cases(options.quick, options.hot))
         raise BenchError(f"--cases {options.cases}: no such case; there are\n  {names}")
@@ -284,10 +288,10 @@ def select_cases(options):
 def run(options, cases, scratch):
     rows, libraries = [], {}
     print(HEADER, flush=True)
-    for key in dict.fromkeys((c.transport, c.ranks) for c in cases):
+    for key in dict.fromkeys((c.transport, c.ranks, c.memory) for c in cases):
         group = Group(*key, options, scratch, libraries)
         try:
-            for case in (c for c in cases if (c.transport, c.ranks) == key):
+            for case in (c for c in cases if (c.transport, c.ranks, c.memory) == key):
                 for size in case.sizes:
                     rows.append(group.row(case, size))
                     print(row_text(rows[-1]), flush=True)

@@ -1,5 +1,5 @@
 // Measures Hocket through its C ABI with the loop of peers/measure.h, exactly as peers/mpi_driver.c measures an MPI:
-//   hocket_bench_driver --np N [--pin 0,1] [--transport auto|shm|tcp]
+//   hocket_bench_driver --np N [--pin 0,1] [--transport auto|shm|tcp] [--memory private|registered]
 // starts N ranks that find each other through a file in a fresh directory, then serves commands from standard input.
 #include <hocket/hocket.h>
 
@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "peers/measure.h"
 #include "peers/ranks.h"
@@ -17,6 +18,7 @@ namespace {
 struct Options {
   int ranks = 0;
   std::string transport = "auto";
+  bool registered = false;
   rk_pins pins = {};
 };
 
@@ -32,7 +34,37 @@ bool succeeded(hktResult_t result, const char* what) {
   return false;
 }
 
-hktComm_t comm_of(void* context) { return static_cast<hktComm_t>(context); }
+// One rank's communicator, and the memory that it has registered.
+struct Rank {
+  struct Memory {
+    void* at;
+    hktRegistration_t registration;
+  };
+  hktComm_t comm = nullptr;
+  std::vector<Memory> memory;
+};
+Rank& rank_of(void* context) { return *static_cast<Rank*>(context); }
+hktComm_t comm_of(void* context) { return rank_of(context).comm; }
+
+void* allocate(void* context, size_t bytes) {
+  Rank& rank = rank_of(context);
+  Rank::Memory made = {};
+  if (!succeeded(hktMemAlloc(&made.at, bytes), "hktMemAlloc")) return nullptr;
+  if (!succeeded(hktCommRegister(rank.comm, made.at, bytes, &made.registration), "hktCommRegister")) return nullptr;
+  rank.memory.push_back(made);
+  return made.at;
+}
+
+void release(void* context, void* memory) {
+  Rank& rank = rank_of(context);
+  for (size_t i = 0; i < rank.memory.size(); ++i) {
+    if (rank.memory[i].at != memory) continue;
+    if (succeeded(hktCommDeregister(rank.comm, rank.memory[i].registration), "hktCommDeregister"))
+      succeeded(hktMemFree(memory), "hktMemFree");
+    rank.memory.erase(rank.memory.begin() + static_cast<std::ptrdiff_t>(i));
+    return;
+  }
+}
 
 int all_reduce(void* context, const float* in, float* out, size_t count) {
   return succeeded(hktAllReduce(in, out, count, hktFloat32, hktSum, comm_of(context), nullptr), "hktAllReduce") ? 0 : 1;
@@ -51,18 +83,22 @@ int run_rank(int rank, void* context) {
       "file://" + job.directory + "/rendezvous?rank=" + std::to_string(rank) + "&world_size=" + std::to_string(ranks);
   hktConfig_t config = HKT_CONFIG_INITIALIZER;
   config.transport = job.options.transport.c_str();
-  hktComm_t comm = nullptr;
-  if (!succeeded(hktCommInitUrl(&comm, url.c_str(), &config), "hktCommInitUrl")) return 1;
+  Rank me;
+  if (!succeeded(hktCommInitUrl(&me.comm, url.c_str(), &config), "hktCommInitUrl")) return 1;
 
   hb_rank self = hb_attach(job.control, rank, ranks, rk_usable_cpus(&job.options.pins));
-  const hb_ops ops = {comm, all_reduce, broadcast, barrier, nullptr, nullptr};
+  hb_ops ops = {&me, all_reduce, broadcast, barrier, nullptr, nullptr, nullptr, nullptr};
+  if (job.options.registered) {
+    ops.allocate = allocate;
+    ops.release = release;
+  }
   int version = 0;
   hktGetVersion(&version);
   const std::string library = "Hocket " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
                               "." + std::to_string(version % 100);
   const int status = hb_serve(&self, &ops, library.c_str());
   if (status != 0) return status;
-  return succeeded(hktCommDestroy(comm), "hktCommDestroy") ? 0 : 1;
+  return succeeded(hktCommDestroy(me.comm), "hktCommDestroy") ? 0 : 1;
 }
 
 bool parse(int argc, char** argv, Options* options) {
@@ -74,6 +110,10 @@ bool parse(int argc, char** argv, Options* options) {
       if (rk_parse_pins(argv[i + 1], &options->pins) != 0) return false;
     } else if (flag == "--transport") {
       options->transport = argv[i + 1];
+    } else if (flag == "--memory") {
+      const std::string_view memory = argv[i + 1];
+      if (memory != "private" && memory != "registered") return false;
+      options->registered = memory == "registered";
     } else {
       return false;
     }
@@ -86,7 +126,9 @@ bool parse(int argc, char** argv, Options* options) {
 int main(int argc, char** argv) {
   Job job = {};
   if (!parse(argc, argv, &job.options)) {
-    std::fprintf(stderr, "usage: %s --np 1..%d [--pin CPU,CPU...] [--transport auto|shm|tcp]\n", argv[0], HB_MAX_RANKS);
+    std::fprintf(stderr,
+                 "usage: %s --np 1..%d [--pin CPU,CPU...] [--transport auto|shm|tcp] [--memory private|registered]\n",
+                 argv[0], HB_MAX_RANKS);
     return 2;
   }
   char directory[] = "/tmp/hocket-bench-XXXXXX";

@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: hocket-floors all|exchange|barrier|memory|slots|cma|tcp [--pin CPU,CPU...] [--ms N] [--json FILE]\n"
-    "       hocket-floors serve --np N [--pin CPU,CPU...] [--transport shm|tcp]\n"
+    "       hocket-floors serve --np N [--pin CPU,CPU...] [--transport shm|tcp] [--memory private|registered]\n"
     "  all, or one group, prints the machine's primitives: p10 and p50 of short batches, --ms milliseconds each (20).\n"
     "  serve answers the commands of bench/peers/measure.h from standard input with the best hand-written collective.\n"
     "  --pin binds rank r to the CPU in place r (again from the first when there are more ranks); without it they are\n"
@@ -50,6 +50,9 @@ bool parse(int argc, char** argv, Options* o) {
     } else if (serve && flag == "--transport") {
       o->serve.tcp = std::strcmp(value, "tcp") == 0;
       good = o->serve.tcp || std::strcmp(value, "shm") == 0;
+    } else if (serve && flag == "--memory") {
+      o->serve.registered = std::strcmp(value, "registered") == 0;
+      good = o->serve.registered || std::strcmp(value, "private") == 0;
     } else if (!serve && flag == "--ms") {
       o->milliseconds = std::atof(value);
       good = o->milliseconds > 0;

@@ -13,6 +13,7 @@
 
 namespace floors {
 
+class Arena;
 struct TcpPairs;
 
 class Scheme {
@@ -44,6 +45,7 @@ void add_message_schemes(Team& team, Schemes& all);        // all-reduce, a mess
 void add_two_rank_slot_schemes(Team& team, Schemes& all);  // all-reduce of 2 ranks through rings of slots
 void add_two_rank_cma_schemes(Team& team, Schemes& all);   // all-reduce of 2 ranks by process_vm_readv, if allowed
 void add_many_rank_schemes(Team& team, Schemes& all, Meeting& meeting);  // all-reduce of more than 2 ranks, in phases
+void add_registered_schemes(Team& team, Schemes& all, Meeting& meeting, const Arena& arena);  // all-reduce, any ranks
 void add_broadcast_schemes(Team& team, Schemes& all);
 void add_barrier_schemes(Team& team, Schemes& all, Meeting& meeting);
 void add_tcp_schemes(int rank, const TcpPairs& pairs, Schemes& all);  // all-reduce of 2 ranks over loopback

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "arena.h"
 #include "scheme.h"
 #include "tcp.h"
 
@@ -19,13 +20,15 @@ constexpr size_t kControlBytes = (sizeof(hb_control) + 4095) / 4096 * 4096;  // 
 struct Job {
   const ServeOptions* options;
   void* shared;
+  void* arena;  // null: buffers are private
   TcpPairs tcp;
 };
 
 // One rank's schemes and, for each kind of call, the fastest few. All ranks choose alike: they see the same samples.
 class Chooser {
  public:
-  Chooser(hb_rank* self, Team& team, const Job& job) : self_(self), meeting_(team) {
+  Chooser(hb_rank* self, Team& team, const Job& job) : self_(self), meeting_(team), arena_(job.arena, team.rank) {
+    reaches_all_ = job.arena != nullptr;
     if (job.options->tcp) {
       add_tcp_schemes(team.rank, job.tcp, all_[HB_ALL_REDUCE]);
       return;
@@ -34,11 +37,19 @@ class Chooser {
     add_two_rank_slot_schemes(team, all_[HB_ALL_REDUCE]);
     add_two_rank_cma_schemes(team, all_[HB_ALL_REDUCE]);
     add_many_rank_schemes(team, all_[HB_ALL_REDUCE], meeting_);
+    if (reaches_all_) add_registered_schemes(team, all_[HB_ALL_REDUCE], meeting_, arena_);
     add_broadcast_schemes(team, all_[HB_BROADCAST]);
     add_barrier_schemes(team, all_[HB_BARRIER], meeting_);
   }
 
-  hb_ops ops() { return {this, all_reduce, broadcast, barrier, prepare, describe}; }
+  hb_ops ops() {
+    hb_ops ops = {this, all_reduce, broadcast, barrier, prepare, describe, nullptr, nullptr};
+    if (reaches_all_) {
+      ops.allocate = allocate;
+      ops.release = release;
+    }
+    return ops;
+  }
 
  private:
   static Chooser& of(void* context) { return *static_cast<Chooser*>(context); }
@@ -49,6 +60,8 @@ class Chooser {
     return of(context).current_->run(data, data, count) ? 0 : 1;
   }
   static int barrier(void* context) { return of(context).current_->run(nullptr, nullptr, 0) ? 0 : 1; }
+  static void* allocate(void* context, size_t bytes) { return of(context).arena_.allocate(bytes); }
+  static void release(void* context, void* memory) { of(context).arena_.release(memory); }
   static int prepare(void* context, const hb_command* c) { return of(context).choose(*c) ? 0 : 1; }
   static const char* describe(void* context) { return of(context).current_->name().c_str(); }
 
@@ -106,6 +119,8 @@ class Chooser {
 
   hb_rank* self_;
   Meeting meeting_;
+  Arena arena_;
+  bool reaches_all_ = false;
   Schemes all_[HB_BARRIER + 1];
   std::map<Key, std::vector<Entry>> finalists_;
   Scheme* current_ = nullptr;
@@ -137,6 +152,10 @@ int serve(const ServeOptions& options) {
                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (job.shared == MAP_FAILED) {
     std::perror("floors: mmap of the shared region");
+    return 1;
+  }
+  if (options.registered && (job.arena = Arena::reserve(options.ranks)) == nullptr) {
+    std::perror("floors: mmap of the buffers");
     return 1;
   }
   return rk_run(options.ranks, &options.pins, run_rank, &job);

@@ -10,6 +10,7 @@ struct ServeOptions {
   int ranks = 2;
   rk_pins pins = {};
   bool tcp = false;
+  bool registered = false;  // every rank can reach the buffers of all
 };
 
 // The process's exit status.

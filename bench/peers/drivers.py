@@ -72,13 +72,23 @@ def settings_of(party, transport):
     return [Setting(bound, cma) for bound in (True, False) for cma in ((True, False) if has_cma else (None,))]
 
 
-def launch_of(party, transport, ranks, setting, machine, build):
+@dataclass(frozen=True)
+class Place:
+    """Where a case runs."""
+
+    transport: str
+    ranks: int
+    memory: str
+
+
+def launch_of(party, place, setting, machine, build):
+    transport, ranks = place.transport, place.ranks
     crowded = ranks > len(machine.cpus)
     pins = ["--pin", ",".join(str(c) for c in machine.cpus[:ranks])] if setting.bound else []
-    if party == "floor":
-        return Launch([f"{build}/bin/hocket-floors", "serve", "--np", str(ranks), "--transport", transport, *pins])
-    if party == "hocket":
-        return Launch([f"{build}/bin/hocket_bench_driver", "--np", str(ranks), "--transport", transport, *pins])
+    if party in ("floor", "hocket"):
+        program = [f"{build}/bin/hocket-floors", "serve"] if party == "floor" else [f"{build}/bin/hocket_bench_driver"]
+        memory = [] if place.memory == "private" else ["--memory", place.memory]
+        return Launch([*program, "--np", str(ranks), "--transport", transport, *memory, *pins])
     if party == "gloo":
         return Launch([f"{VENV}/bin/python", "bench/peers/gloo_driver.py", "--np", str(ranks), *pins])
     unit = "core" if crowded or ranks <= machine.cores else "hwthread"

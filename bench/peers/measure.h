@@ -95,6 +95,9 @@ typedef struct {
   int (*barrier)(void* context);
   int (*prepare)(void* context, const hb_command* command);
   const char* (*describe)(void* context);
+  /* Memory for the buffers of a measurement, 64-byte aligned, both null: any. Null: there is none. */
+  void* (*allocate)(void* context, size_t bytes);
+  void (*release)(void* context, void* memory);
 } hb_ops;
 
 /* The same on every rank. Microseconds per call. */
@@ -229,31 +232,41 @@ typedef struct {
   hb_tables tables;
 } hb_buffers;
 
-static inline float* hb_allocate(size_t floats) {
+static inline float* hb_allocate(const hb_ops* ops, size_t floats) {
   void* at = NULL;
   const size_t bytes = floats * sizeof(float) + 64;
-  if (posix_memalign(&at, 64, bytes) != 0) return NULL;
+  if (ops->allocate != NULL) {
+    at = ops->allocate(ops->context, bytes);
+  } else if (posix_memalign(&at, 64, bytes) != 0) {
+    at = NULL;
+  }
+  if (at == NULL) return NULL;
   memset(at, 0xff, bytes); /* touch every page; 0xff.. is a NaN, so that an output never written is found */
   return (float*)at;
 }
 
-static inline hb_buffers* hb_make_buffers(const hb_command* c, int ranks) {
+static inline hb_buffers* hb_make_buffers(const hb_ops* ops, const hb_command* c, int ranks) {
   hb_buffers* b = (hb_buffers*)calloc(1, sizeof(hb_buffers));
   if (b == NULL) return NULL;
   b->count = (size_t)(c->bytes / sizeof(float));
   b->stride = (b->count + 15) / 16 * 16;
   b->batch = c->bytes == 0 ? HB_MAX_BATCH : (int)hb_least((size_t)(HB_BATCH_BYTES / c->bytes), HB_MAX_BATCH);
   if (b->batch == 0) b->batch = 1;
-  b->in = hb_allocate(b->stride * (size_t)b->batch);
-  b->out = hb_allocate(b->stride * (size_t)b->batch);
+  b->in = hb_allocate(ops, b->stride * (size_t)b->batch);
+  b->out = hb_allocate(ops, b->stride * (size_t)b->batch);
   hb_make_tables(&b->tables, ranks);
   return b;
 }
 
-static inline void hb_free_buffers(hb_buffers* b) {
+static inline void hb_release(const hb_ops* ops, float* memory) {
+  if (memory != NULL && ops->release != NULL) ops->release(ops->context, memory);
+  if (ops->release == NULL) free(memory);
+}
+
+static inline void hb_free_buffers(const hb_ops* ops, hb_buffers* b) {
   if (b == NULL) return;
-  free(b->in);
-  free(b->out);
+  hb_release(ops, b->in);
+  hb_release(ops, b->out);
   free(b);
 }
 
@@ -354,10 +367,10 @@ static inline void hb_decide(hb_rank* r, const hb_command* c, int most, uint64_t
 
 /* Collective over the ranks. 0, or 1 after a line on stderr: the caller ends the process, and with it the driver. */
 static inline int hb_measure(hb_rank* r, const hb_ops* ops, const hb_command* c, hb_result* result) {
-  hb_buffers* b = hb_make_buffers(c, r->ranks);
+  hb_buffers* b = hb_make_buffers(ops, c, r->ranks);
   if (b == NULL || b->in == NULL || b->out == NULL) {
     fprintf(stderr, "bench: no memory for buffers of %" PRIu64 " bytes\n", c->bytes);
-    hb_free_buffers(b);
+    hb_free_buffers(ops, b);
     return 1;
   }
   int bad = c->collective == HB_BARRIER && hb_check_barrier(r, ops) != 0;
@@ -381,7 +394,7 @@ static inline int hb_measure(hb_rank* r, const hb_ops* ops, const hb_command* c,
   if (!bad && c->hot) bad = hb_read_outputs(r, c, b, 0, calls);
   if (!bad) bad = hb_summarise(r, samples, calls, result);
   if (!bad) hb_start(r); /* no rank writes new samples before all have read these */
-  hb_free_buffers(b);
+  hb_free_buffers(ops, b);
   return bad;
 }
 

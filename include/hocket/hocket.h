@@ -217,14 +217,16 @@ HKT_API hktResult_t hktCommDestroy(hktComm_t comm);
 HKT_API hktResult_t hktMemAlloc(void** ptr, size_t bytes);
 /* Not while it is registered. `ptr` null: nothing. Any thread. */
 HKT_API hktResult_t hktMemFree(void* ptr);
-/* Lets calls of this communicator use `bytes` > 0 of memory at `ptr`, wherever their buffers lie in it, without copies:
- * memory of hktMemAlloc, or a file that the program has mapped MAP_SHARED and writable. Private memory is an invalid
- * argument. Local: each rank registers what it likes, when it likes, also nothing; results are the same. A peer that
- * cannot map it gets copies, and says so in its log. At most 64 registrations at a time, which do not overlap.
- * The registration ends with the communicator, or before. Between the failure of a call and the end of the communicator
- * peers may still write to its output, if that is registered. */
+/* Collective. Lets later calls of this communicator use `bytes` of memory at `ptr`, wherever their buffers lie in it,
+ * without copies: memory of hktMemAlloc, or a file that the program has mapped MAP_SHARED and writable. Private memory
+ * is an invalid argument. Ranks need not give the same size, nor all something: 0 bytes takes part without. Calls may
+ * use what is registered on some ranks only, with the same results. A rank that cannot map a peer's memory (another
+ * host, another PID namespace) says so in its log and has it copied. At most 64 registrations at a time, which do not
+ * overlap. Between the failure of a call and the end of the communicator peers may still write to registered outputs of
+ * that call. */
 HKT_API hktResult_t hktCommRegister(hktComm_t comm, void* ptr, size_t bytes, hktRegistration_t* registration);
-/* Not while a call of the communicator runs or is outstanding. */
+/* By all ranks, at the same place among their calls of the communicator; nothing is sent, nobody waits. Not while a
+ * call runs or is outstanding. Destroying the communicator does the same. */
 HKT_API hktResult_t hktCommDeregister(hktComm_t comm, hktRegistration_t registration);
 
 /* Operations of a program's own, for all collectives of one communicator that reduce. All ranks make the same ones in

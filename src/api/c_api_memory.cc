@@ -1,5 +1,6 @@
 // The C ABI of registered memory. Argument checks and nothing else.
 #include "api/handle.h"
+#include "comm/registered.h"
 #include "transport/memory.h"
 
 using namespace hocket;  // NOLINT: this file is the bridge between the two worlds
@@ -32,10 +33,10 @@ hktResult_t hktCommRegister(hktComm_t comm, void* ptr, size_t bytes, hktRegistra
     HKT_TRY(check_pointer("hktCommRegister", "registration", static_cast<const void*>(registration)));
     *registration = nullptr;
     HKT_TRY(check_comm("hktCommRegister", comm));
-    HKT_TRY(check_pointer("hktCommRegister", "ptr", ptr));
-    Result<const Region*> made = comm->comm->add_memory(ptr, bytes);
+    if (bytes != 0) HKT_TRY(check_pointer("hktCommRegister", "ptr", ptr));
+    Result<Registration> made = register_memory(*comm->comm, ptr, bytes);
     if (!made) return error(made.error().code, "hktCommRegister: %s", made.error().text.c_str());
-    *registration = reinterpret_cast<hktRegistration_t>(const_cast<Region*>(*made));  // opaque outside
+    *registration = reinterpret_cast<hktRegistration_t>(*made);  // a number, opaque outside
     return {};
   });
 }
@@ -43,7 +44,7 @@ hktResult_t hktCommRegister(hktComm_t comm, void* ptr, size_t bytes, hktRegistra
 hktResult_t hktCommDeregister(hktComm_t comm, hktRegistration_t registration) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktCommDeregister", comm));
-    const Status removed = comm->comm->remove_memory(reinterpret_cast<const Region*>(registration));
+    const Status removed = deregister_memory(*comm->comm, reinterpret_cast<Registration>(registration));
     if (!removed.ok()) return error(removed.error().code, "hktCommDeregister: %s", removed.error().text.c_str());
     return {};
   });

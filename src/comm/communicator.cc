@@ -59,7 +59,7 @@ Communicator::Communicator(Parts parts, ForkGuard guard, const select::Table& ta
     for (size_t op = 0; op < kernels_[type].size(); ++op)
       kernels_[type][op] = kernels::fold_kernel(static_cast<hktDataType_t>(type), static_cast<hktRedOp_t>(op));
   for (const auto& t : parts_.transports)
-    if (registry_ == nullptr) registry_ = t->registry();
+    if (regions_ == nullptr) regions_ = t->regions();
   for (const CatalogEntry& e : catalog()) plans_.emplace_back(e.rooted ? static_cast<size_t>(parts_.nranks) : 1);
 }
 
@@ -209,7 +209,7 @@ Status Communicator::run(Order& order, const CallOptions& options) {
   CallRecord& record = order.record;
   Call& call = order.call;
   const uint64_t bytes = selected_by(record, call.elem_size);
-  const select::Choice& choice = select::lookup(table_, static_cast<Collective>(record.collective), bytes);
+  const select::Choice& choice = select::lookup(*current_table_, static_cast<Collective>(record.collective), bytes);
   const CatalogEntry* const planner = planner_of(choice, record.op);
   if (planner == nullptr) [[unlikely]]
     return out_of_order(static_cast<Collective>(record.collective));
@@ -302,46 +302,8 @@ void Communicator::find_regions(Call& call, const BoundPlan& plan) const {
   const Collective of = plan.info.collective;
   const bool blocks = layout(of) == Layout::blocks;
   call.registered = true;
-  if (call.in != nullptr) call.in_region = registry_->find(call.in, bytes(in_is_own_block(of), blocks));
-  if (call.out != nullptr) call.out_region = registry_->find(call.out, bytes(out_is_own_block(of), blocks));
-}
-
-Result<const Region*> Communicator::add_memory(void* p, uint64_t bytes) {
-  const Busy busy(*gate_);
-  HKT_TRY(admit(busy.mine()));
-  HKT_ASSIGN(SharedMemory memory, shared_memory_at(p, bytes));
-  if (registry_ != nullptr) {
-    HKT_ASSIGN(const Region* const region, registry_->add(memory));
-    regions_.push_back(region);
-    return region;
-  }
-  kept_.push_back(std::make_unique<Region>());
-  kept_.back()->base = memory.base;
-  kept_.back()->bytes = memory.bytes;
-  regions_.push_back(kept_.back().get());
-  return regions_.back();
-}
-
-Status Communicator::remove_memory(const Region* region) {
-  const Busy busy(*gate_);
-  if (!busy.mine() && !finalized_.load(std::memory_order_acquire))
-    return error(hktInvalidUsage, "rank %d: a call that may use the memory is running; deregister it afterwards",
-                 parts_.rank);
-  const auto found = std::find(regions_.begin(), regions_.end(), region);
-  if (found == regions_.end())
-    return error(hktInvalidArgument, "rank %d: that is no registration of this communicator, or no longer one",
-                 parts_.rank);
-  if (!watch_.failed() && !settle())
-    return error(hktInvalidUsage,
-                 "rank %d: calls that may use the memory are outstanding; deregister it when they are done",
-                 parts_.rank);
-  regions_.erase(found);
-  const auto kept = std::find_if(kept_.begin(), kept_.end(), [&](const auto& k) { return k.get() == region; });
-  if (kept != kept_.end())
-    kept_.erase(kept);
-  else
-    registry_->remove(*region);
-  return {};
+  if (call.in != nullptr) call.in_region = regions_in_use_->find(call.in, bytes(in_is_own_block(of), blocks));
+  if (call.out != nullptr) call.out_region = regions_in_use_->find(call.out, bytes(out_is_own_block(of), blocks));
 }
 
 Result<hktRedOp_t> Communicator::make_op(const Operation& operation) {

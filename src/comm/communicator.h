@@ -87,10 +87,11 @@ class Communicator {
   // A collective that is made of transfers: `record` has its Meeting, type and root, `parts` what this rank has to do.
   Status exchange(const CallRecord& record, std::vector<TransferSpec> parts, const CallOptions& options = {});
 
-  // Memory that peers of this host may read and write during calls, so that large messages of it are not copied. Local.
-  // The region stays until remove_memory() or the end of the communicator.
-  Result<const Region*> add_memory(void* p, uint64_t bytes);
-  Status remove_memory(const Region* region);
+  // --- registered memory: see registered.h
+  Result<uint32_t> free_name() const;
+  Regions* regions() const { return regions_; }  // of the transport that shares memory; null: none does
+  uint64_t keep_registered(uint32_t name, bool everywhere);
+  Status forget_registered(uint64_t registration);
 
   // Operations of the caller's own, for calls of this communicator. Nothing is sent.
   Result<hktRedOp_t> make_op(const Operation& operation);
@@ -106,7 +107,7 @@ class Communicator {
   // For tests and tools: the planner that a call would take, and a trace of the steps executed. `bytes` as in
   // selected_by().
   const char* planner(Collective collective, uint64_t bytes) const {
-    return select::lookup(table_, collective, bytes).planner->name;
+    return select::lookup(*current_table_, collective, bytes).planner->name;
   }
   uint64_t messages_without_copy() const { return engine_.without_copy(); }
   void set_trace(std::vector<TraceEntry>* trace) { engine_.set_trace(trace); }
@@ -190,8 +191,8 @@ class Communicator {
   void fit(Call& call, const BoundPlan& plan, const select::Choice& choice) const {
     call.round_elems = plan.round_elems[static_cast<size_t>(std::countr_zero(call.elem_size))];
     call.out_stores = choice.stream_out ? kernels::Stores::streaming : kernels::Stores::temporal;
-    if (call.elems * call.elem_size >= Link::kMapFrom && plan.zero_copy != nullptr && registry_ != nullptr &&
-        registry_->in_use())
+    if (regions_in_use_ != nullptr && plan.zero_copy != nullptr && call.elems * call.elem_size >= Link::kMapFrom)
+        [[unlikely]]
       find_regions(call, plan);
   }
   void find_regions(Call& call, const BoundPlan& plan) const;
@@ -204,15 +205,24 @@ class Communicator {
   Waiter waiter_;
   Engine engine_;
   const select::Table table_;
+  std::unique_ptr<const select::Table> registered_table_;  // made when it is needed
+  const select::Table* current_table_ = &table_;
   // By collective, made on first use: a communicator that is not used shall cost little.
   using Learners = std::array<select::StoreLearner, select::kBuckets>;
   std::array<std::unique_ptr<Learners>, select::kCollectives> learners_;
   std::optional<bool> stores_;                                       // what the last size that knows has found
   std::array<std::array<kernels::Kernel, kOps>, kTypes> kernels_{};  // by type and operation
   Operations operations_;
-  Registry* registry_ = nullptr;               // of the transport that shares memory; null: none does
-  std::vector<const Region*> regions_;         // registered, by whatever transport
-  std::vector<std::unique_ptr<Region>> kept_;  // of these, those that no peer can map
+  struct Registered {
+    uint64_t serial = 0;
+    uint32_t name = 0;
+    bool everywhere = false;  // every rank has memory there that all others can reach
+  };
+  void use_registered();
+  Regions* regions_ = nullptr;
+  const Regions* regions_in_use_ = nullptr;  // null: nothing is registered that anybody could map
+  uint64_t registrations_ = 0;               // so far
+  std::vector<Registered> registered_;       // the same on all ranks
   uint64_t seq_ = 0;
   uint32_t pending_ = 0;  // 1: outstanding_ has something to do
   const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();

@@ -81,7 +81,7 @@ Result<const BoundPlan*> Communicator::choose(const CallRecord& record, Call& ca
     return error(hktInternalError, "a sum of %s would depend on the order of the ranks, with determinism R4",
                  type_name(static_cast<hktDataType_t>(record.type)));
   const select::Choice& choice =
-      select::lookup(table_, static_cast<Collective>(record.collective), selected_by(record, call.elem_size));
+      select::lookup(*current_table_, static_cast<Collective>(record.collective), selected_by(record, call.elem_size));
   const CatalogEntry* const planner = planner_of(choice, record.op);
   if (planner == nullptr) return out_of_order(static_cast<Collective>(record.collective));
   if (plan(*planner, record.root) == nullptr) HKT_TRY(bind(*planner, record.root));

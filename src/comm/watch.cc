@@ -43,6 +43,8 @@ std::string describe(const CallRecord& call) {
       return "dup()";
     case Meeting::finalize:
       return "finalize()";
+    case Meeting::memory:
+      return "register_memory()";
     case Meeting::all_to_all_v:
       return format("all_to_all_v(%s)", type_name(static_cast<hktDataType_t>(call.type)));
     case Meeting::gather_v:

@@ -16,7 +16,16 @@
 namespace hocket {
 
 // Calls of all ranks that are no collectives, as CallRecord::collective has them.
-enum class Meeting : uint32_t { split = 0x100, dup, finalize, all_to_all_v, gather_v, scatter_v, all_reduce_list };
+enum class Meeting : uint32_t {
+  split = 0x100,
+  dup,
+  finalize,
+  all_to_all_v,
+  gather_v,
+  scatter_v,
+  all_reduce_list,
+  memory
+};
 
 // "all_reduce(count 1024, float32, sum)" and the like.
 std::string describe(const CallRecord& call);

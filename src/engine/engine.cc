@@ -58,6 +58,11 @@ void Run::enter() {
     if (direct(plan_.plan.in[k])) plan_.in[k]->grant(*call_.out_region, call_.out_region->offset(call_.out));
 }
 
+bool Run::all_direct(const Step& s) const {
+  return std::all_of(engine_.placed_.begin(), engine_.placed_.begin() + s.nsend,
+                     [](const Placed& p) { return p.to != nullptr; });
+}
+
 bool Run::drained() const {
   return std::all_of(plan_.out.begin(), plan_.out.end(), [](const Link* link) { return link->passed(); });
 }
@@ -81,7 +86,7 @@ bool Run::place(const Step& s, Span src, Span dst, uint32_t round) {
         break;
       case Protocol::mapped:
         if (region == nullptr || !link.reaches(*region)) break;
-        p.place = MessagePlace(MessagePlace::Of::producer, region->index, region->offset(value));
+        p.place = MessagePlace(MessagePlace::Of::producer, region->name, region->offset(value));
         drains_ = drains_ || zero_->drain;
         break;
       case Protocol::direct:
@@ -212,18 +217,19 @@ void Run::make(const Step& s, uint64_t offset, Span src, Span dst) {
 
   Target* target = engine_.targets_.data();
   uint32_t targets = 0;
-  // What others fetch from the output must stay in the cache; the last write of it need not.
+  // Written to outputs, here and on peers, which are as far away as their slots.
+  const bool past = call_.out_stores == kernels::Stores::streaming || call_.slot_stores == kernels::Stores::streaming;
+  const kernels::Stores results = past ? kernels::Stores::streaming : kernels::Stores::temporal;
+  // What others fetch from the output, or is copied on from there, must stay in the cache; the last write need not.
   if (s.has(kStore)) {
-    bool last = s.dst_buf() == Buf::out;
-    for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) last = last && placed_ && engine_.placed_[k].to != nullptr;
-    target[targets++] = {at(s.dst_buf(), dst.offset), last ? call_.out_stores : kernels::Stores::temporal};
+    kernels::Stores stores = kernels::Stores::temporal;
+    if (s.dst_buf() == Buf::out && s.nsend == 0) stores = call_.out_stores;
+    if (s.dst_buf() == Buf::out && placed_ && all_direct(s)) stores = results;
+    target[targets++] = {at(s.dst_buf(), dst.offset), stores};
   }
   for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) {
     if (placed_ && engine_.placed_[k].place) [[unlikely]] {
-      // Written to a peer's output, as far away as a slot of its.
-      const bool past = call_.out_stores == kernels::Stores::streaming;
-      if (unsigned char* const to = engine_.placed_[k].to; to != nullptr)
-        target[targets++] = {to, past ? call_.out_stores : call_.slot_stores};
+      if (unsigned char* const to = engine_.placed_[k].to; to != nullptr) target[targets++] = {to, results};
     } else if (const Link& link = *plan_.out[s.send + k]; !lends(link)) {
       target[targets++] = {link.push_begin(bytes_) + offset, call_.slot_stores};
     }
@@ -239,32 +245,41 @@ void Run::move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t div
   const void** operand = engine_.operands_.data();
   Target* target = engine_.targets_.data();
   const bool folds = operands > 1 || divisor > 1;
+  if (folds && targets == 1) {
+    const bool streams = target[0].stores == kernels::Stores::streaming;
+    (streams ? call_.fold.streaming : call_.fold.temporal)(target[0].to, operand, operands, bytes / call_.elem_size,
+                                                           divisor);
+    return;
+  }
   // A copy has its source in the cache for every target; a fold makes its first target the source of the others, unless
   // that is to go past the caches.
-  const kernels::Stores first = target[0].stores;
-  const bool apart = folds && targets > 1 && first == kernels::Stores::streaming;
+  const bool apart = folds && target[0].stores == kernels::Stores::streaming;
   alignas(64) unsigned char folded[kTile];
   const uint64_t tile = targets == 1 ? bytes : kTile;
+  bool streamed = false;
   for (uint64_t left = bytes; left != 0;) {
     const uint64_t n = std::min(left, tile);
     const void* made = operand[0];
-    if (apart) {
-      call_.fold.temporal(folded, operand, operands, n / call_.elem_size, divisor);
-      kernels::copy(target[0].to, folded, n, first);
-      made = folded;
-    } else if (folds) {
-      const kernels::FoldFn fold = first == kernels::Stores::streaming ? call_.fold.streaming : call_.fold.temporal;
-      fold(target[0].to, operand, operands, n / call_.elem_size, divisor);
-      made = target[0].to;
-    } else if (target[0].to != made) {
-      kernels::copy(target[0].to, made, n, first);
+    if (folds) {
+      unsigned char* const to = apart ? folded : target[0].to;
+      call_.fold.temporal(to, operand, operands, n / call_.elem_size, divisor);
+      made = to;
     }
-    for (uint32_t k = 1; k < targets; ++k) kernels::copy(target[k].to, made, n, target[k].stores);
+    for (uint32_t k = 0; k < targets; ++k) {
+      if (target[k].to == made) continue;
+      if (target[k].stores == kernels::Stores::streaming) {
+        kernels::stream(target[k].to, made, n);
+        streamed = true;
+      } else {
+        std::memcpy(target[k].to, made, n);
+      }
+    }
     left -= n;
     if (left == 0) break;
     for (uint32_t k = 0; k < operands; ++k) operand[k] = static_cast<const unsigned char*>(operand[k]) + n;
     for (uint32_t k = 0; k < targets; ++k) target[k].to += n;
   }
+  if (streamed) kernels::flush();
 }
 
 void Run::compose(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t scaled) {

@@ -108,6 +108,8 @@ class Run final : public Waiting {
   bool lends(const Link& link) const { return lent_ != nullptr && link.lends(); }
   // Says of each message of a step of one block how it goes. False: all in slots.
   bool place(const Step& s, Span src, Span dst, uint32_t round);
+  // Every message of the step is written to where its receiver wants it.
+  bool all_direct(const Step& s) const;
   // The step pushes a value that it changes on the way and keeps nowhere.
   bool changes(const Step& s) const {
     return (s.has(kPost) && call_.divisor > 1) || (s.has(kPre) && call_.scale != nullptr);

@@ -32,7 +32,6 @@ void stream_copy(void* dst, const void* src, uint64_t bytes) {
     store<Integer<uint8_t>, Stores::streaming>(d, v3, to + i + 3 * n);
   }
   std::memcpy(to + i, from + i, bytes - i);
-  hwy::FlushStream();  // as in fold_blocks: a flag stored after the copy must not overtake it
 }
 
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
@@ -58,9 +57,20 @@ const char* simd_target() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
 
 void copy(void* dst, const void* src, uint64_t bytes, Stores stores) {
   if (bytes == 0) return;  // memcpy takes no null pointers
-  if (stores == Stores::streaming) return HWY_DYNAMIC_DISPATCH(stream_copy)(dst, src, bytes);
-  std::memcpy(dst, src, bytes);
+  if (stores == Stores::temporal) {
+    std::memcpy(dst, src, bytes);
+    return;
+  }
+  stream(dst, src, bytes);
+  flush();
 }
+
+void stream(void* dst, const void* src, uint64_t bytes) {
+  if (bytes != 0) HWY_DYNAMIC_DISPATCH(stream_copy)(dst, src, bytes);
+}
+
+// As in fold_blocks: a flag stored after the copy must not overtake it.
+void flush() { hwy::FlushStream(); }
 
 }  // namespace hocket::kernels
 #endif  // HWY_ONCE

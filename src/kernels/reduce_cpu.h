@@ -54,6 +54,10 @@ using ScaleFn = void (*)(void* dst, const void* src, uint64_t elems, const void*
 
 // memcpy with the choice of stores. Any alignment; no overlap.
 void copy(void* dst, const void* src, uint64_t bytes, Stores stores);
+// copy() with streaming stores in two halves, for many pieces: flush() makes visible, before any later store, what
+// stream() has written.
+void stream(void* dst, const void* src, uint64_t bytes);
+void flush();
 
 // The instruction set that fold_kernel and copy use, by Highway's name ("AVX2", "NEON").
 [[nodiscard]] const char* simd_target();

@@ -21,6 +21,7 @@ const char* all_reduce_planner(const Facts& f, uint64_t bytes) {
     // CPUs are better off with few links, whose slots stay in the cache from one rank's turn to the next.
     const uint64_t one_shot = f.nranks == 2 ? 32 * KiB : 16 * KiB / f.nranks;
     if (bytes <= one_shot && f.nranks <= 16) return "one_shot";
+    if (f.registered && f.nranks <= 16 && bytes >= 32 * KiB) return "two_shot";     // copies nothing
     if (f.nranks == 4 && f.oversubscribed && bytes <= 8 * MiB) return "circulant";  // 4 messages per rank, not 6
     if (f.nranks > 4 && f.nranks <= 16 && f.oversubscribed && bytes > 128 * KiB)
       return bytes <= 8 * MiB ? "double_tree" : "ring";

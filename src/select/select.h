@@ -29,6 +29,7 @@ struct Facts {
   uint32_t hosts = 1;           // groups of ranks that share memory
   bool oversubscribed = false;  // some host has more ranks than usable CPUs
   uint32_t slot_bytes = 0;      // payload capacity of every link
+  bool registered = false;      // every rank's buffers are memory that all others can reach
   uint64_t cache_bytes = 0;     // smallest last-level cache among the hosts
 };
 

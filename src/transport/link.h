@@ -16,7 +16,7 @@
 // after
 //   a false, pop_mismatch() tells "not there yet" from "a message of another call".
 // - A message of kMapFrom bytes and more need not lie in its slot, where both ends can reach registered memory
-//   (transport/memory.h): push_at() says where it lies instead, and pop_begin() returns that. In the producer's memory
+//   (transport/regions.h): push_at() says where it lies instead, and pop_begin() returns that. In the producer's memory
 //   it must not change until passed(); in the consumer's, it was written to where granted() allows.
 // - Credit is published every ack_batch pops, so a producer may count on depth - ack_batch + 1 messages in flight.
 #pragma once
@@ -26,7 +26,7 @@
 #include <cstring>
 
 #include "transport/doorbell.h"
-#include "transport/memory.h"
+#include "transport/regions.h"
 
 namespace hocket {
 
@@ -71,7 +71,7 @@ class Link {
     // other's.
     const RegionBases* theirs = nullptr;
     const RegionBases* own = nullptr;
-    uint32_t far = 0;  // index of the far end in Region::mapped
+    uint32_t far = 0;  // rank of the far end
   };
   // From so many bytes on a message may lie elsewhere than in its slot.
   static constexpr uint64_t kMapFrom = 4096;
@@ -136,7 +136,7 @@ class Link {
   // output's first byte.
   void grant(const Region& region, uint64_t offset) {
     if (!reaches(region)) return;
-    grant_line()[1].store(MessagePlace(MessagePlace::Of::consumer, region.index, offset).bits(),
+    grant_line()[1].store(MessagePlace(MessagePlace::Of::consumer, region.name, offset).bits(),
                           std::memory_order_relaxed);
     // Release: the place is visible to whoever sees that it is for this call, which begins with this message.
     grant_line()[2].store(count_ + 1, std::memory_order_release);

@@ -18,7 +18,7 @@
 #include "base/result.h"
 #include "transport/call_record.h"
 #include "transport/link.h"
-#include "transport/memory.h"
+#include "transport/regions.h"
 
 namespace hocket {
 
@@ -54,7 +54,7 @@ class Transport {
   virtual void poll_set(std::vector<pollfd>& fds) const { (void)fds; }
 
   // The memory that these ranks have registered; null: they share none.
-  virtual Registry* registry() { return nullptr; }
+  virtual Regions* regions() { return nullptr; }
 
   // Publishes the call this rank has entered, for peers that wait or compare.
   virtual void announce(const CallRecord& call) = 0;

@@ -6,20 +6,22 @@
 
 #include "algorithms/catalog.h"
 #include "algorithms/zero_copy.h"
+#include "comm/registered.h"
 #include "conformance/call_check.h"
 #include "inprocess/calls.h"
 #include "schedule/collective.h"
+#include "transport/memory.h"
 
 namespace hocket::test {
 namespace {
 
 constexpr uint64_t kRoom = 2 << 20;
 
-// A rank's buffers, registered where `registers` says so.
+// A rank's buffers, registered where `registers` says so. To be made by all ranks.
 class Arena {
  public:
   Arena(Communicator& comm, bool registers_in, bool registers_out) : comm_(comm) {
-    for (const auto& [memory, region, registers] :
+    for (const auto& [memory, registration, registers] :
          {std::tuple(&in, &in_, registers_in), std::tuple(&out, &out_, registers_out)}) {
       Result<void*> made = allocate_shared(kRoom);
       if (!made.ok()) {
@@ -27,15 +29,14 @@ class Arena {
         return;
       }
       *memory = static_cast<unsigned char*>(*made);
-      if (!registers) continue;
-      Result<const Region*> added = comm.add_memory(*memory, kRoom);
+      Result<Registration> added = register_memory(comm, registers ? *memory : nullptr, registers ? kRoom : 0);
       EXPECT_TRUE(added.ok()) << added.error().text;
-      if (added.ok()) *region = *added;
+      if (added.ok()) *registration = *added;
     }
   }
   ~Arena() {
-    for (const auto& [memory, region] : {std::pair(in, in_), std::pair(out, out_)}) {
-      if (region != nullptr) good(comm_.remove_memory(region));
+    for (const auto& [memory, registration] : {std::pair(in, in_), std::pair(out, out_)}) {
+      good(deregister_memory(comm_, registration));
       good(free_shared(memory));
     }
   }
@@ -47,15 +48,8 @@ class Arena {
 
  private:
   Communicator& comm_;
-  const Region* in_ = nullptr;
-  const Region* out_ = nullptr;
+  Registration in_ = 0, out_ = 0;
 };
-
-// Large calls, until every rank has mapped what the others have registered, and knows who has mapped its own.
-void get_acquainted(Communicator& comm) {
-  std::vector<float> v(4096);
-  for (int i = 0; i < 3; ++i) good(comm.all_reduce(v.data(), v.data(), v.size(), hktFloat32, hktSum));
-}
 
 struct Side {
   const char* name;
@@ -121,7 +115,6 @@ TEST_P(Registered, GivesWhatPrivateMemoryGives) {
       run_world(spec, [&](Communicator& comm, int me) {
         const bool registers = !(GetParam().odd && me % 2 == 1);
         const Arena arena(comm, registers && GetParam().in, registers && GetParam().out);
-        get_acquainted(comm);
         const auto without = try_all(comm, arena);
         for (uint32_t c = 0; c < kCollectives; ++c) {
           all[c] += without[c];
@@ -172,7 +165,6 @@ TEST(RegisteredMemory, TwoShotMovesNoMessageThroughASlot) {
   spec.geometry = kRings;
   run_world(spec, [](Communicator& comm, int) {
     const Arena arena(comm, true, true);
-    get_acquainted(comm);
     const uint64_t before = comm.messages_without_copy();
     auto* const in = reinterpret_cast<float*>(arena.in);
     auto* const out = reinterpret_cast<float*>(arena.out);
@@ -182,7 +174,7 @@ TEST(RegisteredMemory, TwoShotMovesNoMessageThroughASlot) {
   });
 }
 
-// Registrations come and go between calls, on each rank at its own pace; a freed region is nobody's any more.
+// Registrations come and go between calls; a freed region is nobody's any more.
 TEST(RegisteredMemory, ComesAndGoesBetweenCalls) {
   WorldSpec spec;
   spec.n = 3;
@@ -217,7 +209,6 @@ TEST(RegisteredMemory, SameBitsAsPrivateMemory) {
     run_world(spec, [](Communicator& comm, int me) {
       constexpr uint64_t kCount = 30'000;
       const Arena arena(comm, true, true);
-      get_acquainted(comm);
       std::vector<float> in(kCount), plain(kCount);
       for (uint64_t i = 0; i < kCount; ++i)
         in[i] = 1.0f / static_cast<float>(1 + (i * 7 + static_cast<uint64_t>(me)) % 1013);
@@ -239,7 +230,6 @@ TEST(RegisteredMemory, AnInputMayChangeAfterTheCall) {
     spec.geometry = kRings;
     run_world(spec, [](Communicator& comm, int me) {
       const Arena arena(comm, true, true);
-      get_acquainted(comm);
       for (uint32_t salt = 0; salt < 20; ++salt) {
         for (const Kind& kind : all_kinds()) {
           Trial t;
@@ -267,8 +257,8 @@ TEST(RegisteredMemory, OutstandingCallsKeepIt) {
   run_world(spec, [](Communicator& comm, int me) {
     Result<void*> memory = allocate_shared(64 * 1024);
     ASSERT_TRUE(memory.ok()) << memory.error().text;
-    Result<const Region*> region = comm.add_memory(*memory, 64 * 1024);
-    ASSERT_TRUE(region.ok()) << region.error().text;
+    Result<Registration> registration = register_memory(comm, *memory, 64 * 1024);
+    ASSERT_TRUE(registration.ok()) << registration.error().text;
     const Status freed = free_shared(*memory);
     ASSERT_FALSE(freed.ok());
     EXPECT_NE(freed.error().text.find("registered with a communicator"), std::string::npos) << freed.error().text;
@@ -277,7 +267,7 @@ TEST(RegisteredMemory, OutstandingCallsKeepIt) {
     if (me == 0) {
       hktRequest_t r = nullptr;
       good(comm.transfer(recv_from(1, 5, answer), into(r)));
-      const Status s = comm.remove_memory(*region);
+      const Status s = deregister_memory(comm, *registration);
       ASSERT_FALSE(s.ok());
       EXPECT_NE(s.error().text.find("outstanding"), std::string::npos) << s.error().text;
       good(comm.transfer(send_to(1, 6, word)));
@@ -286,9 +276,9 @@ TEST(RegisteredMemory, OutstandingCallsKeepIt) {
       good(comm.transfer(recv_from(0, 6, word)));
       good(comm.transfer(send_to(0, 5, answer)));
     }
-    good(comm.barrier());
-    good(comm.remove_memory(*region));
-    EXPECT_EQ(comm.remove_memory(*region).error().code, hktInvalidArgument);
+    good(deregister_memory(comm, *registration));
+    EXPECT_EQ(deregister_memory(comm, *registration).error().code, hktInvalidArgument);
+    EXPECT_EQ(deregister_memory(comm, 0).error().code, hktInvalidArgument);
     good(free_shared(*memory));
   });
 }
@@ -311,22 +301,60 @@ TEST(RegisteredMemory, TooManyAndOverlappingOnesAreErrors) {
     Result<void*> memory = allocate_shared((kRegions + 1) * 4096);
     ASSERT_TRUE(memory.ok()) << memory.error().text;
     auto* const at = static_cast<unsigned char*>(*memory);
-    std::vector<const Region*> regions;
+    std::vector<Registration> made;
     for (uint64_t i = 0; i < kRegions; ++i) {
-      Result<const Region*> r = comm.add_memory(at + i * 4096, 4096);
+      Result<Registration> r = register_memory(comm, at + i * 4096, 4096);
       ASSERT_TRUE(r.ok()) << r.error().text;
-      regions.push_back(*r);
+      made.push_back(*r);
     }
-    Result<const Region*> r = comm.add_memory(at + kRegions * 4096, 4096);
+    Result<Registration> r = register_memory(comm, at + kRegions * 4096, 4096);
     ASSERT_FALSE(r.ok());
-    EXPECT_NE(r.error().text.find("64 regions"), std::string::npos) << r.error().text;
-    good(comm.remove_memory(regions.back()));
-    r = comm.add_memory(at + 4000, 4096);
+    EXPECT_NE(r.error().text.find("64 registrations"), std::string::npos) << r.error().text;
+    good(deregister_memory(comm, made.back()));
+    made.pop_back();
+    r = register_memory(comm, at + 4000, 4096);
     ASSERT_FALSE(r.ok());
     EXPECT_NE(r.error().text.find("overlaps"), std::string::npos) << r.error().text;
-    regions.pop_back();
-    for (const Region* region : regions) good(comm.remove_memory(region));
+    for (const Registration registration : made) good(deregister_memory(comm, registration));
     good(free_shared(*memory));
+  });
+}
+
+// One rank's mistake is told to all, nothing is registered, and the communicator goes on.
+TEST(RegisteredMemory, PrivateMemoryOfOneRankIsAnErrorOfAll) {
+  WorldSpec spec;
+  spec.n = 3;
+  spec.transport = "shm";
+  run_world(spec, [](Communicator& comm, int me) {
+    Result<void*> memory = allocate_shared(8192);
+    ASSERT_TRUE(memory.ok()) << memory.error().text;
+    std::vector<unsigned char> mine(8192);
+    const Result<Registration> r = register_memory(comm, me == 1 ? mine.data() : *memory, 8192);
+    ASSERT_FALSE(r.ok());
+    EXPECT_EQ(r.error().code, hktInvalidArgument);
+    EXPECT_NE(r.error().text.find("private to this process"), std::string::npos) << r.error().text;
+    EXPECT_EQ(r.error().text.find("rank 1 cannot register") != std::string::npos, me != 1) << r.error().text;
+    good(comm.barrier());
+    good(free_shared(*memory));
+  });
+}
+
+// The choice of planners follows what all ranks have registered, on all of them from the same call on.
+TEST(RegisteredMemory, ChangesTheChoiceOnAllRanksAtOnce) {
+  WorldSpec spec;
+  spec.n = 4;
+  spec.transport = "shm";
+  run_world(spec, [](Communicator& comm, int me) {
+    const std::string before = comm.planner(Collective::all_reduce, 1 << 20);
+    {
+      const Arena some(comm, me != 2, false);
+      EXPECT_EQ(comm.planner(Collective::all_reduce, 1 << 20), before);
+    }
+    {
+      const Arena all(comm, true, true);
+      EXPECT_STREQ(comm.planner(Collective::all_reduce, 1 << 20), "two_shot");
+    }
+    EXPECT_EQ(comm.planner(Collective::all_reduce, 1 << 20), before);
   });
 }
 

@@ -61,9 +61,7 @@ Layout::Layout(const GroupConfig& config)
     : ranks_(config.ranks.size()),
       large_(uint64_t{config.tags} - config.small_tags),
       blocks_(whole_pages(sizeof(Header))),
-      regions_(whole_pages(blocks_ + ranks_ * sizeof(RankBlock))),
-      regions_pitch_(whole_pages(RegionTable::bytes(ranks_))),
-      rings_(regions_ + ranks_ * regions_pitch_),
+      rings_(whole_pages(blocks_ + ranks_ * sizeof(RankBlock))),
       pitch_(whole_pages(config.geometry.bytes())),
       small_pitch_(whole_pages(kSmallRing.bytes())),
       pair_(large_ * pitch_ + config.small_tags * small_pitch_),
@@ -203,13 +201,6 @@ Result<unsigned char*> Segment::ring(int from, int to, uint16_t tag) {
   const uint64_t offset = layout_.ring(from, to, tag);
   if (!reserved_) HKT_TRY(file_->reserve(offset_ + offset, layout_.ring_bytes(tag)));
   return base_ + offset;
-}
-
-Status Segment::reserve_regions(int index) {
-  if (!reserved_) HKT_TRY(file_->reserve(offset_ + layout_.regions(index), layout_.regions_bytes()));
-  // Release: whoever sees the flag may touch the table.
-  block(index).registers.store(1, std::memory_order_release);
-  return {};
 }
 
 void Segment::ring_all() {

@@ -1,9 +1,9 @@
 // Segment: the memory that the ranks of one host share for one communicator: a range of a File (which says how the
 // memory is had and who is alive), mapped once per process.
 //
-// In memory: [Header][RankBlock per rank][what each rank has registered][rings]. All places follow from (ranks, tags,
-// geometry) by formula: nothing is allocated inside, so no rank waits for another one to find a ring. The mapping is
-// large and sparse; what nobody uses costs address space alone.
+// In memory: [Header][RankBlock per rank][rings]. All places follow from (ranks, tags, geometry) by formula: nothing is
+// allocated inside, so no rank waits for another one to find a ring. The mapping is large and sparse; what nobody uses
+// costs address space alone.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,6 @@
 #include "transport/doorbell.h"
 #include "transport/fault_board.h"
 #include "transport/link.h"
-#include "transport/memory.h"
 #include "transport/shm/file.h"
 
 namespace hocket::shm {
@@ -56,33 +55,14 @@ struct RankBlock {
 
   Doorbell bell;
   alignas(64) std::atomic<uint32_t> state{
-      kAbsent};                        // kPresent once it holds its lock, kLeft before it drops it in good order
-  std::atomic<int32_t> pid{0};         // as the rank itself sees it
-  std::atomic<uint32_t> registers{0};  // not 0: this rank's RegionTable is there
+      kAbsent};                 // kPresent once it holds its lock, kLeft before it drops it in good order
+  std::atomic<int32_t> pid{0};  // as the rank itself sees it
   alignas(64) CallTable calls;
-};
-
-// What one rank has registered, for the others of its host, and what it has mapped of theirs. Reserved on first use:
-// nobody looks at it before RankBlock::registers says so.
-struct RegionTable {
-  struct Entry {
-    std::atomic<uint64_t> generation{0};  // changes with each use of the entry; 0: free
-    // Where the memory is, to be read between two equal generations. Descriptor `file` of process `pid` is open on this
-    // file; in that process the memory lies at `base`.
-    std::atomic<int32_t> pid{0}, file{0};
-    std::atomic<uint64_t> device{0}, inode{0}, offset{0}, bytes{0}, base{0};
-  };
-  Entry entries[kRegions];
-  // By index of the owner * kRegions + region: the generation that this rank has mapped.
-  std::atomic<uint64_t>* mapped() { return reinterpret_cast<std::atomic<uint64_t>*>(this + 1); }
-  static constexpr uint64_t bytes(uint64_t ranks) {
-    return sizeof(RegionTable) + ranks * kRegions * sizeof(std::atomic<uint64_t>);
-  }
 };
 
 struct Header {
   static constexpr uint64_t kMagic = 0x31'4d'48'53'54'4b'48'00;  // "\0HKTSHM1" in memory
-  static constexpr uint32_t kVersion = 3;
+  static constexpr uint32_t kVersion = 2;
 
   uint64_t magic = 0;
   uint64_t nonce = 0;
@@ -92,9 +72,7 @@ struct Header {
   uint32_t tags = 0;
   uint32_t small_tags = 0;
   RingGeometry geometry;
-  // Counts what has changed in the region tables of this group; 0: nobody has ever registered anything.
-  alignas(64) std::atomic<uint64_t> regions{0};
-  alignas(64) std::atomic<uint32_t> gone{0};  // ranks that will never touch this memory again
+  std::atomic<uint32_t> gone{0};  // ranks that will never touch this memory again
   FaultBoard faults;
 };
 
@@ -103,16 +81,14 @@ class Layout {
  public:
   explicit Layout(const GroupConfig& config);
   uint64_t block(int index) const { return blocks_ + static_cast<uint64_t>(index) * sizeof(RankBlock); }
-  uint64_t regions(int index) const { return regions_ + static_cast<uint64_t>(index) * regions_pitch_; }
-  uint64_t regions_bytes() const { return regions_pitch_; }  // whole pages
   // The ring of link (from -> to, tag), from != to, as indices in the group.
   uint64_t ring(int from, int to, uint16_t tag) const;
   uint64_t ring_bytes(uint16_t tag) const { return tag < large_ ? pitch_ : small_pitch_; }  // whole pages
-  uint64_t control_bytes() const { return regions_; }  // everything before the region tables, whole pages
+  uint64_t control_bytes() const { return rings_; }  // everything before the first ring, whole pages
   uint64_t bytes() const { return bytes_; }
 
  private:
-  uint64_t ranks_, large_, blocks_, regions_, regions_pitch_, rings_, pitch_, small_pitch_, pair_, bytes_;
+  uint64_t ranks_, large_, blocks_, rings_, pitch_, small_pitch_, pair_, bytes_;
 };
 
 class Segment {
@@ -136,9 +112,6 @@ class Segment {
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
   RankBlock& block(int index) const { return *reinterpret_cast<RankBlock*>(base_ + layout_.block(index)); }
   int ranks() const { return ranks_; }
-  // To be touched only after reserve_regions() of that rank.
-  RegionTable& regions(int index) const { return *reinterpret_cast<RegionTable*>(base_ + layout_.regions(index)); }
-  Status reserve_regions(int index);
 
   // Rank `index` lives in this process from now on (until leave, or the end of the Segment or of the process). Any
   // thread. When the last rank has left, the memory goes back to the system; a rank that ended without leaving keeps it

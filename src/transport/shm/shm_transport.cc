@@ -16,7 +16,7 @@ ShmTransport::ShmTransport(std::shared_ptr<Segment> segment, const GroupConfig& 
     : segment_(std::move(segment)),
       config_(config),
       me_(config.my_index()),
-      regions_(segment_, config_),
+      regions_(config.ranks.back() + 1),
       sends_(config.ranks.size() * config.tags),
       recvs_(config.ranks.size() * config.tags),
       cursor_(me_) {}
@@ -45,9 +45,10 @@ Result<Link> ShmTransport::open(int from, int to, uint16_t tag) {
   setup.geometry = config_.geometry_of(tag);
   setup.far_bell = &segment_->block(far).bell;
   setup.fence = config_.fence;
-  setup.theirs = regions_.of(far);
+  const int rank = config_.ranks[static_cast<size_t>(far)];
+  setup.theirs = regions_.of(rank);
   setup.own = regions_.own();
-  setup.far = static_cast<uint32_t>(far);
+  setup.far = static_cast<uint32_t>(rank);
   return Link(setup);
 }
 

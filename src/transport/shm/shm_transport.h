@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "transport/shm/regions.h"
 #include "transport/shm/segment.h"
 #include "transport/transport.h"
 
@@ -24,7 +23,7 @@ class ShmTransport final : public Transport {
   Result<Link> open_send(int peer, uint16_t tag) override;
   Result<Link> open_recv(int peer, uint16_t tag) override;
   bool pumped() const override { return false; }
-  Registry* registry() override { return &regions_; }
+  Regions* regions() override { return &regions_; }
   void announce(const CallRecord& call) override { segment_->block(me_).calls.write(call); }
   std::optional<CallRecord> announced(int peer, uint64_t seq) const override;
   // Peers that have ended are looked for at most every 20 ms, some at a time (64 ranks: all within 80 ms); what is

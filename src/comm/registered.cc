@@ -1,0 +1,153 @@
+#include "comm/registered.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "comm/exchange.h"
+#include "comm/pack.h"
+#include "comm/roster.h"
+#include "transport/regions.h"
+
+namespace hocket {
+namespace {
+
+// What a rank says of its memory, then of what it has mapped of the others'.
+struct Offer {
+  MemorySpot spot;  // of 0 bytes: it gives none
+  std::string error;
+
+  std::string pack() const {
+    return Packer()
+        .put(spot.process)
+        .put(spot.pid)
+        .put(spot.file)
+        .put(spot.device)
+        .put(spot.inode)
+        .put(spot.offset)
+        .put(spot.bytes)
+        .put(spot.base)
+        .text(error)
+        .bytes();
+  }
+  bool unpack(const std::string& bytes) {
+    Unpacker u(bytes);
+    return u.get(spot.process) && u.get(spot.pid) && u.get(spot.file) && u.get(spot.device) && u.get(spot.inode) &&
+           u.get(spot.offset) && u.get(spot.bytes) && u.get(spot.base) && u.text(error, size_t{1} << 16) && u.done();
+  }
+};
+
+Error garbled(size_t rank) {
+  return error(hktRemoteError, "what rank %zu says of registered memory cannot be read", rank);
+}
+
+}  // namespace
+
+// The name that is free on all ranks: they have registered and given up the same in the same order.
+Result<uint32_t> Communicator::free_name() const {
+  for (uint32_t name = 0; name < kRegions; ++name)
+    if (std::none_of(registered_.begin(), registered_.end(), [&](const Registered& r) { return r.name == name; }))
+      return name;
+  return error(hktInvalidUsage,
+               "rank %d: %u registrations of this communicator are in use, the most that are possible; register more "
+               "memory at a time",
+               parts_.rank, kRegions);
+}
+
+Result<Registration> register_memory(Communicator& comm, void* p, uint64_t bytes) {
+  HKT_ASSIGN(const uint32_t name, comm.free_name());
+  const Parts& parts = comm.parts();
+  Regions* const regions = comm.regions();
+  const uint64_t process = parts.roster != nullptr ? parts.roster->mate(parts.rank).token : 0;
+  Offer mine;
+  SharedMemory memory;
+  if (bytes != 0) {
+    Result<SharedMemory> found = shared_memory_at(p, bytes);
+    const Region* const other = regions != nullptr ? regions->overlapping(p, bytes) : nullptr;
+    if (!found.ok())
+      mine.error = found.error().text;
+    else if (other != nullptr)
+      mine.error = format("the memory at %p overlaps what is registered already, %llu bytes at %p", p,
+                          static_cast<unsigned long long>(other->bytes), static_cast<void*>(other->base));
+    else
+      memory = *found;
+    if (mine.error.empty()) mine.spot = spot_of(memory, process);
+  }
+
+  HKT_ASSIGN(const std::unique_ptr<Exchange> exchange, Exchange::of_all(comm, Meeting::memory, parts.timeout_ms));
+  HKT_ASSIGN(const std::vector<std::string> said, exchange->all_gather(mine.pack()));
+  std::vector<Offer> offers(said.size());
+  for (size_t r = 0; r < said.size(); ++r) {
+    if (!offers[r].unpack(said[r])) return garbled(r);
+    if (offers[r].error.empty()) continue;
+    if (static_cast<int>(r) == parts.rank) return error(hktInvalidArgument, "%s", offers[r].error.c_str());
+    return error(hktInvalidArgument, "rank %zu cannot register its memory: %s", r, offers[r].error.c_str());
+  }
+
+  Region* const own = mine.spot.bytes != 0 && regions != nullptr ? &regions->add(name, memory) : nullptr;
+  std::string reached(offers.size(), 0);
+  for (size_t r = 0; r < offers.size(); ++r) {
+    const auto rank = static_cast<int>(r);
+    if (rank == parts.rank || offers[r].spot.bytes == 0 || regions == nullptr) continue;
+    if (parts.route[r]->regions() != regions) continue;
+    const Status mapped = regions->map(rank, name, offers[r].spot, process);
+    reached[r] = mapped.ok() ? 1 : 0;
+    if (!mapped.ok())
+      HKT_WARN(shm, (LogId{parts.rank, parts.nranks}),
+               "memory that rank %d has registered cannot be mapped here, so its messages are copied: %s", rank,
+               mapped.error().text.c_str());
+  }
+  HKT_ASSIGN(const std::vector<std::string> all, exchange->all_gather(reached));
+  bool everywhere = true;
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r].size() != offers.size()) return garbled(r);
+    if (own != nullptr) own->mapped[r] = static_cast<uint8_t>(all[r][static_cast<size_t>(parts.rank)]);
+    for (size_t other = 0; other < all.size(); ++other) everywhere = everywhere && (r == other || all[r][other] != 0);
+  }
+  return comm.keep_registered(name, everywhere);
+}
+
+Status deregister_memory(Communicator& comm, Registration registration) { return comm.forget_registered(registration); }
+
+Registration Communicator::keep_registered(uint32_t name, bool everywhere) {
+  registered_.push_back({++registrations_, name, everywhere});
+  use_registered();
+  return registrations_;
+}
+
+Status Communicator::forget_registered(uint64_t registration) {
+  const Busy busy(*gate_);
+  if (!busy.mine() && !finalized_.load(std::memory_order_acquire))
+    return error(hktInvalidUsage, "rank %d: a call that may use the memory is running; deregister it afterwards",
+                 parts_.rank);
+  const auto found = std::find_if(registered_.begin(), registered_.end(),
+                                  [&](const Registered& r) { return r.serial == registration; });
+  if (found == registered_.end())
+    return error(hktInvalidArgument, "rank %d: that is no registration of this communicator, or no longer one",
+                 parts_.rank);
+  if (!watch_.failed() && !settle())
+    return error(hktInvalidUsage,
+                 "rank %d: calls that may use the memory are outstanding; deregister it when they are done",
+                 parts_.rank);
+  if (regions_ != nullptr) regions_->remove(found->name);
+  registered_.erase(found);
+  use_registered();
+  return {};
+}
+
+// Known to all ranks alike, so that all choose the same planners.
+void Communicator::use_registered() {
+  regions_in_use_ = registered_.empty() ? nullptr : regions_;
+  const bool everywhere =
+      std::any_of(registered_.begin(), registered_.end(), [](const Registered& r) { return r.everywhere; });
+  if (everywhere && registered_table_ == nullptr) {
+    select::Facts facts = parts_.facts;
+    facts.registered = true;
+    // It could be built for private memory, and differs in what it prefers.
+    if (auto table = select::build(facts, parts_.algo, parts_.determinism); table.ok())
+      registered_table_ = std::make_unique<const select::Table>(*table);
+  }
+  current_table_ = everywhere && registered_table_ != nullptr ? registered_table_.get() : &table_;
+}
+
+}  // namespace hocket
