@@ -34,6 +34,10 @@ constexpr Variable kTable[] = {
      "namespace."},
     {"HOCKET_ALGO", "", "planners of `hocket plan list`, comma-separated",
      "Each takes over the collectives that have one of this name, at every size; equal on all ranks."},
+    {"HOCKET_PROTO", "auto", "auto, slot, mapped, direct",
+     "How large messages of registered memory go: slot copies all of them; mapped and direct use only that way past "
+     "the "
+     "copies."},
     {"HOCKET_DETERMINISM", "R1", "R1, R2, R3, R4",
      "What the bits of reductions may depend on (docs/determinism.md); equal on all ranks."},
     {"HOCKET_SOCKET_IFNAME", "", "list such as eth,=ib0 or ^docker,lo",

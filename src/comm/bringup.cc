@@ -125,6 +125,10 @@ Status BringUp::exchange_members(const CommSettings& settings) {
   if (std::find(std::begin(kTransports), std::end(kTransports), transport) == std::end(kTransports))
     return error(hktInvalidArgument, "transport '%s' is unknown; known: auto, shm, tcp", transport.c_str());
   HKT_ASSIGN(const std::string shm, env::get_choice("HOCKET_SHM", "memfd", kShm));
+  static constexpr std::string_view kProtocols[] = {"auto", "slot", "mapped", "direct"};
+  HKT_ASSIGN(const std::string protocol, env::get_choice("HOCKET_PROTO", "auto", kProtocols));
+  parts_.mapped = protocol == "auto" || protocol == "mapped";
+  parts_.direct = protocol == "auto" || protocol == "direct";
   HKT_ASSIGN(const std::string progress, env::get_choice("HOCKET_PROGRESS", "caller", kProgress));
   parts_.progress_thread = settings.progress.value_or(progress) == "thread";
   if (parts_.progress_thread) HKT_TRY(progress::start());

@@ -62,6 +62,8 @@ class Birth {
     parts_.timeout_ms = parent.timeout_ms;
     parts_.progress_thread = parent.progress_thread;
     parts_.algo = parent.algo;
+    parts_.mapped = parent.mapped;
+    parts_.direct = parent.direct;
     parts_.determinism = parent.determinism;
     parts_.route.resize(members_.size());
     roster_ = *parent.roster;

@@ -327,7 +327,8 @@ Status Communicator::bind(const CatalogEntry& planner, uint32_t root) {
                  planner.name, planner.max_ranks, n);
   auto bound = std::make_unique<BoundPlan>();
   bound->info = planner.info(n, root);
-  bound->zero_copy = zero_copy(planner.collective, planner.name);
+  if (const ZeroCopy* const way = zero_copy(planner.collective, planner.name); way != nullptr)
+    if (const ZeroCopy some = way->only(parts_.mapped, parts_.direct); !some.copies_all()) bound->zero_copy = some;
   for (size_t log = 0; log < bound->round_elems.size(); ++log)
     bound->round_elems[log] = round_elems(bound->info, 1u << log, parts_.facts.slot_bytes);
   if (bound->round_elems.back() == 0)

@@ -191,7 +191,7 @@ class Communicator {
   void fit(Call& call, const BoundPlan& plan, const select::Choice& choice) const {
     call.round_elems = plan.round_elems[static_cast<size_t>(std::countr_zero(call.elem_size))];
     call.out_stores = choice.stream_out ? kernels::Stores::streaming : kernels::Stores::temporal;
-    if (regions_in_use_ != nullptr && plan.zero_copy != nullptr && call.elems * call.elem_size >= Link::kMapFrom)
+    if (regions_in_use_ != nullptr && plan.zero_copy.has_value() && call.elems * call.elem_size >= Link::kMapFrom)
         [[unlikely]]
       find_regions(call, plan);
   }

@@ -26,7 +26,8 @@ struct Parts {
   bool progress_thread = false;  // HOCKET_PROGRESS=thread
   Fence fence = Fence::full;
   select::Facts facts;
-  std::string algo;  // HOCKET_ALGO
+  std::string algo;                   // HOCKET_ALGO
+  bool mapped = true, direct = true;  // HOCKET_PROTO: ways that messages of registered memory may take
   hktDeterminism_t determinism = HKT_DETERMINISM_R1;
   std::unique_ptr<Doorbell> own_bell;                  // when no transport brings one
   Doorbell* bell = nullptr;                            // this rank's

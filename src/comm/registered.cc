@@ -14,7 +14,8 @@ namespace {
 
 // What a rank says of its memory, then of what it has mapped of the others'.
 struct Offer {
-  MemorySpot spot;  // of 0 bytes: it gives none
+  MemorySpot spot;         // of 0 bytes: it gives none
+  bool everything = true;  // takes every way past the copies
   std::string error;
 
   std::string pack() const {
@@ -27,15 +28,24 @@ struct Offer {
         .put(spot.offset)
         .put(spot.bytes)
         .put(spot.base)
+        .put(everything)
         .text(error)
         .bytes();
   }
   bool unpack(const std::string& bytes) {
     Unpacker u(bytes);
     return u.get(spot.process) && u.get(spot.pid) && u.get(spot.file) && u.get(spot.device) && u.get(spot.inode) &&
-           u.get(spot.offset) && u.get(spot.bytes) && u.get(spot.base) && u.text(error, size_t{1} << 16) && u.done();
+           u.get(spot.offset) && u.get(spot.bytes) && u.get(spot.base) && u.get(everything) &&
+           u.text(error, size_t{1} << 16) && u.done();
   }
 };
+
+// Calls that wait for the end of a group come before.
+Status check_no_group(Communicator& comm) {
+  if (comm.gate()->grouped.load(std::memory_order_relaxed) == 0) return {};
+  return error(hktInvalidUsage, "rank %d: the communicator has calls in a group that is open; call hktGroupEnd first",
+               comm.rank());
+}
 
 Error garbled(size_t rank) {
   return error(hktRemoteError, "what rank %zu says of registered memory cannot be read", rank);
@@ -55,11 +65,13 @@ Result<uint32_t> Communicator::free_name() const {
 }
 
 Result<Registration> register_memory(Communicator& comm, void* p, uint64_t bytes) {
+  HKT_TRY(check_no_group(comm));
   HKT_ASSIGN(const uint32_t name, comm.free_name());
   const Parts& parts = comm.parts();
   Regions* const regions = comm.regions();
   const uint64_t process = parts.roster != nullptr ? parts.roster->mate(parts.rank).token : 0;
   Offer mine;
+  mine.everything = parts.mapped && parts.direct;
   SharedMemory memory;
   if (bytes != 0) {
     Result<SharedMemory> found = shared_memory_at(p, bytes);
@@ -98,7 +110,7 @@ Result<Registration> register_memory(Communicator& comm, void* p, uint64_t bytes
                mapped.error().text.c_str());
   }
   HKT_ASSIGN(const std::vector<std::string> all, exchange->all_gather(reached));
-  bool everywhere = true;
+  bool everywhere = std::all_of(offers.begin(), offers.end(), [](const Offer& o) { return o.everything; });
   for (size_t r = 0; r < all.size(); ++r) {
     if (all[r].size() != offers.size()) return garbled(r);
     if (own != nullptr) own->mapped[r] = static_cast<uint8_t>(all[r][static_cast<size_t>(parts.rank)]);
@@ -107,7 +119,10 @@ Result<Registration> register_memory(Communicator& comm, void* p, uint64_t bytes
   return comm.keep_registered(name, everywhere);
 }
 
-Status deregister_memory(Communicator& comm, Registration registration) { return comm.forget_registered(registration); }
+Status deregister_memory(Communicator& comm, Registration registration) {
+  HKT_TRY(check_no_group(comm));
+  return comm.forget_registered(registration);
+}
 
 Registration Communicator::keep_registered(uint32_t name, bool everywhere) {
   registered_.push_back({++registrations_, name, everywhere});

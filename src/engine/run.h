@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/wait.h"
@@ -24,7 +25,7 @@ struct BoundPlan {
   RankPlan plan;
   PlanInfo info;
   std::vector<Link*> in, out;             // by the plan's link tables; owned by the communicator
-  const ZeroCopy* zero_copy = nullptr;    // null: every message travels in its slot
+  std::optional<ZeroCopy> zero_copy;      // none: every message travels in its slot
   std::array<uint64_t, 5> round_elems{};  // by log2 of the element's size, for the slots of these links
 
   // Source of the step driver.
@@ -79,8 +80,8 @@ class Run final : public Waiting {
  public:
   Run(Engine& engine, const BoundPlan& plan, const Call& call, const Shape& shape, uint32_t rounds)
       : engine_(engine), plan_(plan), call_(call), shape_(shape), rounds_(rounds) {
-    if (call.registered) [[unlikely]]
-      zero_ = plan.zero_copy;
+    if (call.registered && plan.zero_copy) [[unlikely]]
+      zero_ = &*plan.zero_copy;
   }
   // Before the first advance(): tells peers where they may write.
   void enter();

@@ -48,6 +48,17 @@ const char* protocol_name(Protocol protocol) {
   return "no protocol";
 }
 
+ZeroCopy ZeroCopy::only(bool mapped, bool direct) const {
+  ZeroCopy some = *this;
+  for (Protocol& p : some.protocol)
+    if ((p == Protocol::mapped && !mapped) || (p == Protocol::direct && !direct)) p = Protocol::slot;
+  return some;
+}
+
+bool ZeroCopy::copies_all() const {
+  return std::all_of(protocol.begin(), protocol.end(), [](Protocol p) { return p == Protocol::slot; });
+}
+
 Status check_lowering(const Plan& plan, const Wiring& w, const Lowering& lowering) {
   if (lowering.depth == 0 || lowering.depth > kMaxDepth)
     return error(hktInvalidArgument, "links of depth %u: 1 to %u are possible", lowering.depth, kMaxDepth);
@@ -59,7 +70,7 @@ Status check_lowering(const Plan& plan, const Wiring& w, const Lowering& lowerin
       return error(hktInvalidArgument, "unknown protocol %u for tag %u", static_cast<unsigned>(lowering.protocol[tag]),
                    tag);
   const auto& protocol = lowering.protocol;
-  if (std::all_of(protocol.begin(), protocol.end(), [](Protocol p) { return p == Protocol::slot; })) return {};
+  if (ZeroCopy{protocol}.copies_all()) return {};
 
   const std::vector<uint32_t> pushing = pushing_steps(plan, w), popping = popping_steps(plan, w);
   for (const PlanLink& l : w.links) {

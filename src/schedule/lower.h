@@ -39,6 +39,10 @@ struct ZeroCopy {
   std::array<Protocol, kMaxTags> protocol{};  // by tag; direct: into the consumer's out
   bool drain = false;                         // producers wait for the acks of mapped messages before they return
   bool out_of_place_only = false;
+
+  // The same where only some of the ways may be taken.
+  ZeroCopy only(bool mapped, bool direct) const;
+  bool copies_all() const;
 };
 
 struct LowerOptions {

@@ -300,6 +300,53 @@ TEST(Misuse, OfOperationsInUse) {
 }
 
 // A split without a color leaves no communicator; a list without the caller is refused.
+TEST(Misuse, OfRegisteredMemory) {
+  void* memory = nullptr;
+  expect_failure(hktMemAlloc(nullptr, 8), hktInvalidArgument, {"hktMemAlloc", "ptr is null"});
+  for (const size_t bytes : {size_t{0}, SIZE_MAX, kMuch})
+    expect_failure(hktMemAlloc(&memory, bytes), hktInvalidArgument, {"hktMemAlloc", "bytes"});
+  EXPECT_EQ(memory, nullptr);
+  expect_failure(hktMemFree(&memory), hktInvalidArgument, {"hktMemFree", "not what hktMemAlloc has returned"});
+  good(hktMemFree(nullptr));
+  with_ranks(2, [](hktComm_t comm, int rank) {
+    void* mine = nullptr;
+    good(hktMemAlloc(&mine, 10'000));
+    hktRegistration_t registration = nullptr;
+    // What is wrong on every rank in the same way is refused before anything is sent.
+    expect_failure(hktCommRegister(comm, mine, 10'000, nullptr), hktInvalidArgument,
+                   {"hktCommRegister", "registration is null"});
+    expect_failure(hktCommRegister(comm, nullptr, 10'000, &registration), hktInvalidArgument,
+                   {"hktCommRegister", "ptr is null"});
+    expect_failure(hktCommRegister(nullptr, mine, 10'000, &registration), hktInvalidArgument,
+                   {"hktCommRegister", "comm is null"});
+    expect_failure(hktCommDeregister(comm, nullptr), hktInvalidArgument,
+                   {"hktCommDeregister", "no registration of this communicator"});
+    // What is wrong on one rank is told to all.
+    const std::string who = rank == 1 ? "only 12288 of the 999999 bytes" : "rank 1 cannot register its memory: only";
+    expect_failure(hktCommRegister(comm, mine, rank == 1 ? 999'999 : 10'000, &registration), hktInvalidArgument,
+                   {"hktCommRegister", who});
+    EXPECT_EQ(registration, nullptr);
+    good(hktCommRegister(comm, mine, 10'000, &registration));
+    expect_failure(hktMemFree(mine), hktInvalidUsage, {"hktMemFree", "hktCommDeregister"});
+    good(hktGroupStart());
+    good(hktBarrier(comm, nullptr));
+    hktRegistration_t in_group = nullptr;
+    expect_failure(hktCommRegister(comm, nullptr, 0, &in_group), hktInvalidUsage, {"hktCommRegister", "group"});
+    expect_failure(hktCommDeregister(comm, registration), hktInvalidUsage, {"hktCommDeregister", "group"});
+    expect_failure(hktGroupEnd(nullptr), hktInvalidUsage, {"hktGroupEnd", "nothing of the group was issued"});
+    good(hktCommDeregister(comm, registration));
+    expect_failure(hktCommDeregister(comm, registration), hktInvalidArgument, {"hktCommDeregister", "no longer one"});
+    good(hktMemFree(mine));
+    expect_works(comm, 2);
+    // Some ranks may have nothing to give.
+    good(hktMemAlloc(&mine, 10'000));
+    good(hktCommRegister(comm, rank == 0 ? mine : nullptr, rank == 0 ? 10'000 : 0, &registration));
+    expect_works(comm, 2);
+    good(hktCommDeregister(comm, registration));
+    good(hktMemFree(mine));
+  });
+}
+
 TEST(Misuse, OfCommunicatorsOfOthers) {
   with_ranks(3, [](hktComm_t world, int rank) {
     hktComm_t part = nullptr;

@@ -339,6 +339,27 @@ TEST(RegisteredMemory, PrivateMemoryOfOneRankIsAnErrorOfAll) {
   });
 }
 
+// HOCKET_PROTO: what is asked for, and no more.
+TEST(RegisteredMemory, GoesTheWayThatIsAskedFor) {
+  WorldSpec spec;
+  spec.n = 3;
+  spec.transport = "shm";
+  spec.algo = "two_shot,direct";  // mapped on the way to the sum, direct on the way back
+  spec.geometry = kRings;
+  for (const auto& [protocol, all_reduces] :
+       {std::pair("slot", 0u), std::pair("mapped", 8u), std::pair("direct", 8u), std::pair("auto", 16u)}) {
+    setenv("HOCKET_PROTO", protocol, 1);
+    run_world(spec, [&](Communicator& comm, int) {
+      const Arena arena(comm, true, true);
+      const uint64_t before = comm.messages_without_copy();
+      good(comm.all_reduce(arena.in, arena.out, 3 * 2048 * 4, hktFloat32, hktSum));
+      EXPECT_EQ(comm.messages_without_copy() - before, all_reduces) << protocol;
+      try_all(comm, arena);
+    });
+  }
+  unsetenv("HOCKET_PROTO");
+}
+
 // The choice of planners follows what all ranks have registered, on all of them from the same call on.
 TEST(RegisteredMemory, ChangesTheChoiceOnAllRanksAtOnce) {
   WorldSpec spec;

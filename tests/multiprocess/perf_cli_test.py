@@ -115,6 +115,24 @@ class Table(Case):
                         for row in rows:
                             self.assertEqual(row[8], "0")
 
+    def test_registered_memory(self):
+        for name in ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "alltoall", "gather", "scatter",
+                     "alltoallv", "sendrecv"):
+            for np, protocol in (("2", "auto"), ("3", "auto"), ("3", "slot"), ("4", "mapped"), ("4", "direct")):
+                with self.subTest(name=name, np=np, protocol=protocol):
+                    run = hocket("perf", name, "--np", np, "-R", "1", "-b", "64K", "-e", "4M", "-f", "64", "-n", "2",
+                                 env={"HOCKET_PROTO": protocol})
+                    self.assertEqual(run.returncode, 0, run.stderr)
+                    self.assertEqual(run.stderr, "")
+                    self.assertRegex(run.stdout, r"(?m)^# nThread .* unalign: 0 registered: 1$")
+                    for row in self.rows(run.stdout):
+                        self.assertEqual(row[8], "0")
+        run = hocket("perf", "all_reduce", "--np", "2", "--registered", "--transport", "tcp", "-b", "1M", "-e", "1M")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        run = hocket("perf", "all_reduce", "--np", "2", "-R", "2")
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("--local_register", run.stderr)
+
     def test_64_ranks_come_up(self):
         rows = self.perf("--np", "64", "all_reduce", "-b", "8", "-e", "8", "-n", "1", timeout=20)
         self.check_row(rows[0], 8, "float", "sum", -1)
