@@ -1,7 +1,6 @@
 // The C ABI of registered memory. Argument checks and nothing else.
 #include "api/handle.h"
 #include "comm/registered.h"
-#include "transport/memory.h"
 
 using namespace hocket;  // NOLINT: this file is the bridge between the two worlds
 

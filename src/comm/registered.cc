@@ -40,13 +40,6 @@ struct Offer {
   }
 };
 
-// Calls that wait for the end of a group come before.
-Status check_no_group(Communicator& comm) {
-  if (comm.gate()->grouped.load(std::memory_order_relaxed) == 0) return {};
-  return error(hktInvalidUsage, "rank %d: the communicator has calls in a group that is open; call hktGroupEnd first",
-               comm.rank());
-}
-
 Error garbled(size_t rank) {
   return error(hktRemoteError, "what rank %zu says of registered memory cannot be read", rank);
 }
@@ -65,7 +58,6 @@ Result<uint32_t> Communicator::free_name() const {
 }
 
 Result<Registration> register_memory(Communicator& comm, void* p, uint64_t bytes) {
-  HKT_TRY(check_no_group(comm));
   HKT_ASSIGN(const uint32_t name, comm.free_name());
   const Parts& parts = comm.parts();
   Regions* const regions = comm.regions();
@@ -119,10 +111,7 @@ Result<Registration> register_memory(Communicator& comm, void* p, uint64_t bytes
   return comm.keep_registered(name, everywhere);
 }
 
-Status deregister_memory(Communicator& comm, Registration registration) {
-  HKT_TRY(check_no_group(comm));
-  return comm.forget_registered(registration);
-}
+Status deregister_memory(Communicator& comm, Registration registration) { return comm.forget_registered(registration); }
 
 Registration Communicator::keep_registered(uint32_t name, bool everywhere) {
   registered_.push_back({++registrations_, name, everywhere});
@@ -134,6 +123,9 @@ Status Communicator::forget_registered(uint64_t registration) {
   const Busy busy(*gate_);
   if (!busy.mine() && !finalized_.load(std::memory_order_acquire))
     return error(hktInvalidUsage, "rank %d: a call that may use the memory is running; deregister it afterwards",
+                 parts_.rank);
+  if (gate_->grouped.load(std::memory_order_relaxed) != 0)
+    return error(hktInvalidUsage, "rank %d: the communicator has calls in a group that is open; end the group first",
                  parts_.rank);
   const auto found = std::find_if(registered_.begin(), registered_.end(),
                                   [&](const Registered& r) { return r.serial == registration; });

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "comm/communicator.h"
+#include "transport/memory.h"  // allocate_shared, free_shared
 
 namespace hocket {
 
