@@ -311,6 +311,7 @@ Status Communicator::bind(const CatalogEntry& planner, uint32_t root) {
                  "%s on %u ranks puts %u blocks into a message, more than slots of %u bytes have lines for",
                  planner.name, n, bound->info.message_blocks, parts_.facts.slot_bytes);
   bound->plan = planner.rank_plan(n, root, static_cast<uint32_t>(parts_.rank));
+  for (const Step& s : bound->plan.steps) bound->operands = std::max(bound->operands, s.operands());
   for (const Peer& p : bound->plan.in) {
     HKT_ASSIGN(Link * l, link(p, recv_));
     bound->in.push_back(l);

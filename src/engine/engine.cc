@@ -103,13 +103,14 @@ uint64_t Run::message_bytes(const Step& s, uint32_t round) const {
 }
 
 void Run::run_step(const Step& s, const Cursor& c) {
+  round_ = c.round;
   if (s.count == 1) [[likely]] {
     const Span src = s.has(kLoad) ? shape_.span(s.src_buf(), s.src, c.round) : Span{};
     const Span dst = s.has(kStore) ? shape_.span(s.dst_buf(), s.dst, c.round) : Span{};
     const uint64_t bytes = s.has(kLoad) ? src.bytes : dst.bytes;
     bytes_ = bytes;
     lent_ = standing(s, src);
-    make(s, 0, {src.offset, bytes}, {dst.offset, bytes});
+    make(s, 0, 0, {src.offset, bytes}, {dst.offset, bytes});
   } else if (s.count > 1) {
     bytes_ = message_bytes(s, c.round);
     uint64_t offset = 0;
@@ -121,7 +122,7 @@ void Run::run_step(const Step& s, const Cursor& c) {
       const Span src = s.has(kLoad) ? block(s.src_buf(), s.src) : Span{};
       const Span dst = s.has(kStore) ? block(s.dst_buf(), s.dst) : Span{};
       const uint64_t bytes = s.has(kLoad) ? src.bytes : dst.bytes;
-      make(s, offset, {src.offset, bytes}, {dst.offset, bytes});
+      make(s, j, offset, {src.offset, bytes}, {dst.offset, bytes});
       offset += bytes;
     }
   } else {
@@ -138,17 +139,35 @@ void Run::run_step(const Step& s, const Cursor& c) {
   lent_ = nullptr;
 }
 
-// One block: gathers operands and targets, `offset` bytes into the messages.
-void Run::make(const Step& s, uint64_t offset, Span src, Span dst) {
+uint32_t Run::add_locals(const Step& s, uint32_t j, uint32_t operands) {
+  const uint32_t chunks = plan_.info.chunks[static_cast<uint32_t>(s.src_buf())];
+  for (uint32_t o = 1; o < uint32_t{s.nload}; ++o) {
+    const uint64_t block = s.src + (uint64_t{o} * s.count + j) * s.stride;
+    const Span span = shape_.span(s.src_buf(), static_cast<uint32_t>(block % chunks), round_);
+    engine_.operands_[operands++] = at(s.src_buf(), span.offset);
+  }
+  return operands;
+}
+
+// Block j: gathers operands and targets, `offset` bytes into the messages.
+void Run::make(const Step& s, uint32_t j, uint64_t offset, Span src, Span dst) {
   if (src.bytes == 0) return;
   const void** operand = engine_.operands_.data();
   uint32_t operands = 0;
   const unsigned char* local = s.has(kLoad) ? at(s.src_buf(), src.offset) : nullptr;
   for (uint32_t k = 0; k < uint32_t{s.nrecv}; ++k) {
-    if (local != nullptr && k == s.self) operand[operands++] = local;
+    if (local != nullptr && k == s.self) {
+      operand[operands++] = local;
+      if (s.nload > 1) [[unlikely]]
+        operands = add_locals(s, j, operands);
+    }
     operand[operands++] = plan_.in[s.recv + k]->pop_begin(bytes_) + offset;
   }
-  if (local != nullptr && s.self >= s.nrecv) operand[operands++] = local;
+  if (local != nullptr && s.self >= s.nrecv) {
+    operand[operands++] = local;
+    if (s.nload > 1) [[unlikely]]
+      operands = add_locals(s, j, operands);
+  }
 
   Target* target = engine_.targets_.data();
   uint32_t targets = 0;
@@ -233,7 +252,7 @@ void Engine::prepare(const BoundPlan& plan, const Shape& shape) {
   const size_t lanes = plan.plan.lanes.size();
   if (cursors_.size() != lanes) cursors_.resize(lanes);
   for (uint32_t lane = 0; lane < lanes; ++lane) cursors_[lane] = {lane, 0, 0, 0};
-  if (operands_.size() <= plan.in.size()) operands_.resize(plan.in.size() + 1);
+  if (operands_.size() < plan.operands) operands_.resize(plan.operands);
   if (targets_.size() <= plan.out.size()) targets_.resize(plan.out.size() + 1);
   const uint32_t chunks = plan.info.chunks[static_cast<uint32_t>(Buf::scratch)];
   if (chunks == 0) return;

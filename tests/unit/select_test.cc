@@ -97,7 +97,7 @@ TEST(Select, APlannerWithoutTheClassIsRefused) {
   ASSERT_FALSE(ring.ok());
   EXPECT_EQ(ring.error().text,
             "HOCKET_ALGO: the bits of all_reduce by ring depend on size and placement, which determinism R2 does not "
-            "allow; these have the class: one_shot, two_shot");
+            "allow; these have the class: one_shot, gather_reduce, two_shot");
   // One that folds in the order of ranks, but rounds on the way.
   EXPECT_FALSE(build(facts(4, 1, 4096), "recursive_doubling", HKT_DETERMINISM_R3).ok());
   EXPECT_TRUE(build(facts(4, 1, 4096), "two_shot,flat,dissemination", HKT_DETERMINISM_R3).ok());
