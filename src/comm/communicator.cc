@@ -211,11 +211,11 @@ Status Communicator::run(Order& order, const CallOptions& options) {
   if (planner == nullptr) [[unlikely]]
     return out_of_order(static_cast<Collective>(record.collective));
   const std::unique_ptr<const BoundPlan>& slot = plan(*planner, record.root);
-  if (slot == nullptr) [[unlikely]]
-    HKT_TRY(bind(*planner, record.root));
-  const BoundPlan& plan = *slot;
 
   try {
+    if (slot == nullptr) [[unlikely]]
+      HKT_TRY(bind(*planner, record.root));
+    const BoundPlan& plan = *slot;
     announce(record, options.timeout_ms != HKT_UNDEFINED ? options.timeout_ms : parts_.timeout_ms, options.label);
     call.signature = record.signature;
     fit(call, plan, choice);
@@ -235,13 +235,14 @@ Status Communicator::run(Order& order, const CallOptions& options) {
   }
 }
 
-Error Communicator::threw(const std::exception& e) {
+Error Communicator::threw(const std::exception& e, const char* in) {
   if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr)
-    return watch_.fail(
-        {hktSystemError, parts_.rank, seq_,
-         format("rank %d ran out of memory in call %llu", parts_.rank, static_cast<unsigned long long>(seq_))});
-  return watch_.fail(
-      {hktInternalError, parts_.rank, seq_, format("a call on rank %d threw: %s", parts_.rank, e.what())});
+    return watch_.fail({hktSystemError, parts_.rank, seq_,
+                        in != nullptr ? format("rank %d ran out of memory in %s", parts_.rank, in)
+                                      : format("rank %d ran out of memory in call %llu", parts_.rank,
+                                               static_cast<unsigned long long>(seq_))});
+  return watch_.fail({hktInternalError, parts_.rank, seq_,
+                      format("%s on rank %d threw: %s", in != nullptr ? in : "a call", parts_.rank, e.what())});
 }
 
 Error Communicator::refuse(bool mine) const {

@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/operation.h"
+
 namespace hocket {
+
+constinit thread_local uint32_t in_operation = 0;
+
 namespace {
 
 // A value with more than one target is made in tiles that stay in the first-level cache, so that copying it on is
@@ -242,6 +247,7 @@ void Run::compose(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t 
 void Run::combine(unsigned char* to, uint32_t operands, uint64_t n) const {
   const void* const* operand = engine_.operands_.data();
   const void* left = operand[0];
+  const OperationScope scope;
   for (uint32_t k = 1; k < operands; ++k) {
     call_.combine(left, operand[k], to, n / call_.elem_size, call_.type, call_.context);
     left = to;
