@@ -239,7 +239,8 @@ HKT_API hktResult_t hktRedOpCreatePreMulSum(hktRedOp_t* op, const void* scalar, 
 /* result[i] = left[i] op right[i] for i < count. `result` may be `left` or `right`, and is no other part of them.
  * Called on the thread that makes the collective or waits for anything, or on the progress thread, as often as it
  * takes, with pieces of the vector aligned to their elements if the buffers are; for different communicators maybe at
- * the same time. Must not call Hocket, nor throw. */
+ * the same time. Must not throw, nor call Hocket: but for hktCommRank, hktCommCount, hktCommAbort and what takes no
+ * communicator or request, that is an invalid usage. A child that it forks must end, or exec, before it returns. */
 typedef void (*hktReduceFn)(const void* left, const void* right, void* result, size_t count, hktDataType_t type,
                             void* context);
 /* Takes every type. The operation has to be associative. commutative 0: operands are folded in the order of ranks, in

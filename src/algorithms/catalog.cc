@@ -15,6 +15,7 @@
 #include "algorithms/double_tree.h"
 #include "algorithms/gather_binomial.h"
 #include "algorithms/gather_flat.h"
+#include "algorithms/gather_reduce.h"
 #include "algorithms/halving_doubling.h"
 #include "algorithms/nhr.h"
 #include "algorithms/one_shot.h"
@@ -73,6 +74,7 @@ constexpr std::array kCatalog = {
     entry<Ring>(),
     entry<RecursiveDoubling>(),
     entry<OneShot>(),
+    entry<GatherReduce>(),
     entry<TwoShot>(),
     entry<DoubleTree>(),
     entry<Circulant>(),

@@ -55,11 +55,6 @@ Status check_not_forked(const char* function, hktComm_t comm) {
   return error(hktInvalidUsage, "%s: this process was forked from the one that made the communicator", function);
 }
 
-Status hand_out(hktComm_t* out, std::unique_ptr<Communicator> made) {
-  *out = new hktComm{std::move(made), nullptr};
-  return {};
-}
-
 // `meet` makes the rendezvous for a deadline.
 template <class Meet>
 hktResult_t init(const char* function, hktComm_t* comm, const hktConfig_t* config, Meet&& meet) {
@@ -69,9 +64,11 @@ hktResult_t init(const char* function, hktComm_t* comm, const hktConfig_t* confi
     env::warn_unknown();
     HKT_ASSIGN(const CommSettings s, settings(function, config));
     HKT_ASSIGN(const Deadline deadline, init_deadline(s));
+    auto handle = std::make_unique<hktComm>();  // nothing may fail once the others have theirs
     HKT_ASSIGN(std::unique_ptr<Rendezvous> rendezvous, meet(deadline));
-    HKT_ASSIGN(std::unique_ptr<Communicator> made, bring_up(*rendezvous, s, deadline));
-    return hand_out(comm, std::move(made));
+    HKT_ASSIGN(handle->comm, bring_up(*rendezvous, s, deadline));
+    *comm = handle.release();
+    return {};
   });
 }
 
@@ -81,13 +78,17 @@ hktResult_t derive(const char* function, hktComm_t parent, hktComm_t* comm, cons
   return guarded(function, [&]() -> Status {
     HKT_TRY(check_pointer(function, "comm", comm));
     *comm = nullptr;
-    if (!usable(parent))
+    if (!valid(parent))
       return error(hktInvalidArgument, "%s: parent %s", function, parent == nullptr ? "is null" : "has been destroyed");
+    HKT_TRY(check_no_operation(function));
     HKT_ASSIGN(const CommSettings s, settings(function, config));
+    auto handle = std::make_unique<hktComm>();  // nothing may fail once the others have theirs
     Result<std::unique_ptr<Communicator>> made = make(*parent->comm, s);
     if (!made) return error(made.error().code, "%s: %s", function, made.error().text.c_str());
     if (*made == nullptr) return {};
-    return hand_out(comm, std::move(*made));
+    handle->comm = std::move(*made);
+    *comm = handle.release();
+    return {};
   });
 }
 
@@ -104,7 +105,12 @@ Error unusable(const char* function, hktComm_t comm) {
     return error(hktInvalidArgument,
                  "%s: comm is null: it was never made, or hktCommSplit gave this rank none (HKT_SPLIT_NOCOLOR)",
                  function);
-  return error(hktInvalidArgument, "%s: comm has been destroyed", function);
+  if (comm->comm == nullptr) return error(hktInvalidArgument, "%s: comm has been destroyed", function);
+  return in_an_operation(function);
+}
+
+Error in_an_operation(const char* function) {
+  return error(hktInvalidUsage, "%s: called by an operation (hktReduceFn), which must not call Hocket", function);
 }
 
 Status check_pointer(const char* function, const char* name, const void* p) {
@@ -230,6 +236,7 @@ hktResult_t hktCommCreate(hktComm_t parent, const int* ranks, int nranks, int ta
 hktResult_t hktCommFinalize(hktComm_t comm) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktCommFinalize", comm));
+    HKT_TRY(check_no_operation("hktCommFinalize"));
     const Status done = finalize(*comm->comm);
     if (!done.ok()) return error(done.error().code, "hktCommFinalize: %s", done.error().text.c_str());
     return {};
@@ -276,6 +283,7 @@ hktResult_t hktCommAbort(hktComm_t comm) {
 hktResult_t hktCommDestroy(hktComm_t comm) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktCommDestroy", comm));
+    HKT_TRY(check_no_operation("hktCommDestroy"));
     if (comm->comm->gate()->grouped.load(std::memory_order_relaxed) != 0)
       return error(hktInvalidUsage,
                    "hktCommDestroy: the communicator has calls in a group that is open; call hktGroupEnd first");
@@ -292,6 +300,7 @@ hktResult_t hktCommDestroy(hktComm_t comm) {
 hktResult_t hktRedOpCreatePreMulSum(hktRedOp_t* op, const void* scalar, hktDataType_t type, hktComm_t comm) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktRedOpCreatePreMulSum", comm));
+    HKT_TRY(check_no_operation("hktRedOpCreatePreMulSum"));
     HKT_TRY(check_pointer("hktRedOpCreatePreMulSum", "op", op));
     HKT_TRY(check_pointer("hktRedOpCreatePreMulSum", "scalar", scalar));
     if (!valid(type))
@@ -309,6 +318,7 @@ hktResult_t hktRedOpCreatePreMulSum(hktRedOp_t* op, const void* scalar, hktDataT
 hktResult_t hktRedOpCreate(hktRedOp_t* op, hktReduceFn fn, int commutative, void* context, hktComm_t comm) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktRedOpCreate", comm));
+    HKT_TRY(check_no_operation("hktRedOpCreate"));
     HKT_TRY(check_pointer("hktRedOpCreate", "op", op));
     if (fn == nullptr) return error(hktInvalidArgument, "hktRedOpCreate: fn is null");
     Operation made;
@@ -323,6 +333,7 @@ hktResult_t hktRedOpCreate(hktRedOp_t* op, hktReduceFn fn, int commutative, void
 hktResult_t hktRedOpDestroy(hktRedOp_t op, hktComm_t comm) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktRedOpDestroy", comm));
+    HKT_TRY(check_no_operation("hktRedOpDestroy"));
     const Status destroyed = comm->comm->destroy_op(op);
     if (!destroyed.ok()) return error(destroyed.error().code, "hktRedOpDestroy: %s", destroyed.error().text.c_str());
     return {};

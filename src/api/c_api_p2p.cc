@@ -21,7 +21,7 @@ struct Common {
 };
 
 Status check_common(const Common& c, CallOptions& o) {
-  HKT_TRY(check_comm(c.function, c.comm));
+  if (!usable(c.comm)) return unusable(c.function, c.comm);
   if (!valid(c.type))
     return error(hktInvalidArgument, "%s: type is %d, which is no hktDataType_t", c.function, static_cast<int>(c.type));
   if (c.options != nullptr) HKT_TRY(read_options(c.function, c.options, o));
@@ -131,6 +131,7 @@ extern "C" {
 
 hktResult_t hktRequestTest(hktRequest_t* request, int* done) {
   return guarded(__func__, [&]() -> Status {
+    HKT_TRY(check_no_operation("hktRequestTest"));
     HKT_TRY(check_pointer("hktRequestTest", "request", request));
     HKT_TRY(check_pointer("hktRequestTest", "done", done));
     bool finished = false;
@@ -143,6 +144,7 @@ hktResult_t hktRequestTest(hktRequest_t* request, int* done) {
 
 hktResult_t hktRequestWait(hktRequest_t* request) {
   return guarded(__func__, [&]() -> Status {
+    HKT_TRY(check_no_operation("hktRequestWait"));
     HKT_TRY(check_pointer("hktRequestWait", "request", request));
     bool finished = false;
     Status s = wait_request(*request, finished);
@@ -165,6 +167,7 @@ hktResult_t hktRecv(void* buf, size_t count, hktDataType_t type, int peer, int t
 
 hktResult_t hktGroupStart(void) {
   return guarded(__func__, []() -> Status {
+    HKT_TRY(check_no_operation("hktGroupStart"));
     group_start();
     return {};
   });
@@ -173,6 +176,7 @@ hktResult_t hktGroupStart(void) {
 hktResult_t hktGroupEnd(const hktCallOptions_t* options) {
   return guarded(__func__, [&]() -> Status {
     CallOptions o;
+    HKT_TRY(check_no_operation("hktGroupEnd"));
     if (options != nullptr) HKT_TRY(read_options("hktGroupEnd", options, o));
     if (o.timeout_ms != HKT_UNDEFINED || o.label != nullptr)
       return error(hktInvalidUsage, "hktGroupEnd: options.timeout_ms and options.label belong to the calls of a group");

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "comm/communicator.h"
+#include "engine/operation.h"
 #include "hocket/hocket.h"
 
 // A handle. Its few bytes outlive hktCommDestroy on purpose, so that the use of a destroyed handle is an error and not
@@ -35,11 +36,18 @@ hktResult_t guarded(const char* function, Body&& body) {
 
 // The checks of collectives are split: what passes costs a few compares, what fails goes to a function that finds the
 // words.
-inline bool usable(hktComm_t comm) { return comm != nullptr && comm->comm != nullptr; }
+inline bool valid(hktComm_t comm) { return comm != nullptr && comm->comm != nullptr; }
+// For calls: not in an operation that a call runs, which would wait for itself.
+inline bool usable(hktComm_t comm) { return valid(comm) && in_operation == 0; }
 Error unusable(const char* function, hktComm_t comm);
 
 inline Status check_comm(const char* function, hktComm_t comm) {
-  if (!usable(comm)) return unusable(function, comm);
+  if (!valid(comm)) return unusable(function, comm);
+  return {};
+}
+Error in_an_operation(const char* function);
+inline Status check_no_operation(const char* function) {
+  if (in_operation != 0) return in_an_operation(function);
   return {};
 }
 // `options` is not null.

@@ -328,7 +328,15 @@ Result<std::unique_ptr<Communicator>> bring_up(Rendezvous& rendezvous, const Com
     HKT_TRY(rendezvous.all_gather("ready", ""));
     return comm;
   };
-  auto result = steps();
+  auto result = [&]() -> Result<std::unique_ptr<Communicator>> {
+    try {
+      return steps();
+    } catch (const std::bad_alloc&) {
+      return error(hktSystemError, "rank %d ran out of memory", rendezvous.rank());
+    } catch (const std::exception& e) {
+      return error(hktInternalError, "rank %d: %s", rendezvous.rank(), e.what());
+    }
+  }();
   // An error of this rank ends the bring-up of all: whoever waits in an exchange gets this text.
   if (!result.ok())
     rendezvous.fail(result.error());

@@ -1,6 +1,8 @@
 #include "comm/children.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <numeric>
 #include <string>
 
@@ -82,7 +84,7 @@ class Birth {
     std::shared_ptr<shm::Segment> segment;
     Report led;
     if (config.ranks.size() > 1 && config.ranks.front() == parts_.rank) {
-      auto made = shm::create_in(roster_.file, config);
+      auto made = caught([&] { return shm::create_in(roster_.file, config); });
       if (made.ok()) {
         segment = std::move(*made);
         led.offset = segment->offset();
@@ -95,7 +97,7 @@ class Birth {
 
     Report outcome;
     std::unique_ptr<Communicator> child;
-    if (auto made = build(config, std::move(segment), leaders); made.ok())
+    if (auto made = caught([&] { return build(config, std::move(segment), leaders); }); made.ok())
       child = std::move(*made);
     else
       outcome.failed(made.error());
@@ -105,6 +107,17 @@ class Birth {
   }
 
  private:
+  // What is thrown before a report is its error: the parent is none the worse for it.
+  template <class Step>
+  static auto caught(Step&& step) -> decltype(step()) {
+    try {
+      return step();
+    } catch (const std::bad_alloc&) {
+      return error(hktSystemError, "out of memory");
+    } catch (const std::exception& e) {
+      return error(hktSystemError, "%s", e.what());
+    }
+  }
   Result<std::unique_ptr<Communicator>> build(const shm::GroupConfig& config, std::shared_ptr<shm::Segment> segment,
                                               const std::vector<Report>& leaders) {
     if (config.ranks.size() > 1) {
@@ -211,9 +224,18 @@ Result<int64_t> patience(const CommSettings& settings) {
   return deadline.ns() == Deadline::never().ns() ? -1 : deadline.left_ms();
 }
 
+// Runs a call of `comm`'s ranks. What is thrown there is a fault of it, as in other calls: the others wait in it.
+template <class Body>
+auto in_call(Communicator& comm, const char* what, Body&& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::exception& e) {
+    return comm.threw(e, what);
+  }
+}
+
 Result<std::unique_ptr<Communicator>> among_all(Communicator& parent, Meeting meeting, Place place,
                                                 const CommSettings& settings) {
-  HKT_TRY(check_parent(parent, settings));
   HKT_ASSIGN(const Bid mine, bid(parent, place, settings));
   HKT_ASSIGN(const int64_t timeout_ms, patience(settings));
   HKT_ASSIGN(const std::unique_ptr<Exchange> exchange, Exchange::of_all(parent, meeting, timeout_ms));
@@ -238,46 +260,52 @@ Result<std::unique_ptr<Communicator>> split(Communicator& parent, Place place, c
   if (place.color < 0 && place.color != HKT_SPLIT_NOCOLOR)
     return error(hktInvalidArgument, "color is %d, must be at least 0, or HKT_SPLIT_NOCOLOR for no communicator",
                  place.color);
-  return among_all(parent, Meeting::split, place, settings);
+  HKT_TRY(check_parent(parent, settings));
+  return in_call(parent, "split()", [&] { return among_all(parent, Meeting::split, place, settings); });
 }
 
 Result<std::unique_ptr<Communicator>> duplicate(Communicator& parent, const CommSettings& settings) {
-  return among_all(parent, Meeting::dup, Place{}, settings);
+  HKT_TRY(check_parent(parent, settings));
+  return in_call(parent, "dup()", [&] { return among_all(parent, Meeting::dup, Place{}, settings); });
 }
 
 Result<std::unique_ptr<Communicator>> create_child(Communicator& parent, std::vector<int> ranks, int tag,
                                                    const CommSettings& settings) {
   HKT_TRY(check_parent(parent, settings));
-  uint64_t seal = static_cast<uint32_t>(tag) ^ (uint64_t{ranks.size()} << 32);
-  std::vector<size_t> place(static_cast<size_t>(parent.size()), ranks.size());
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] < 0 || ranks[i] >= parent.size())
-      return error(hktInvalidArgument, "ranks[%zu] is %d, must be in [0, %d)", i, ranks[i], parent.size());
-    size_t& first = place[static_cast<size_t>(ranks[i])];
-    if (first != ranks.size())
-      return error(hktInvalidArgument, "ranks[%zu] is %d, which is ranks[%zu] already", i, ranks[i], first);
-    first = i;
-    seal = seal * 0x100000001b3u + static_cast<uint32_t>(ranks[i]) + 1;
-  }
-  if (place[static_cast<size_t>(parent.rank())] == ranks.size())
-    return error(hktInvalidArgument,
-                 "ranks does not have the calling rank, %d: only the ranks of the new communicator call this",
-                 parent.rank());
-  HKT_ASSIGN(const Bid mine, bid(parent, {}, settings));
-  HKT_ASSIGN(const Deadline deadline, init_deadline(settings));
-  HKT_ASSIGN(const std::unique_ptr<Exchange> exchange,
-             Exchange::of_some(parent, ranks, seal, "hktCommCreate", deadline));
-  HKT_ASSIGN(const std::vector<Bid> bids, hear(*exchange, mine));
-  HKT_TRY(agree(bids, ranks));
-  return Birth(*exchange, parent.parts(), std::move(ranks), bids.front().bits).run(settings);
+  return in_call(parent, "hktCommCreate", [&]() -> Result<std::unique_ptr<Communicator>> {
+    uint64_t seal = static_cast<uint32_t>(tag) ^ (uint64_t{ranks.size()} << 32);
+    std::vector<size_t> place(static_cast<size_t>(parent.size()), ranks.size());
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i] < 0 || ranks[i] >= parent.size())
+        return error(hktInvalidArgument, "ranks[%zu] is %d, must be in [0, %d)", i, ranks[i], parent.size());
+      size_t& first = place[static_cast<size_t>(ranks[i])];
+      if (first != ranks.size())
+        return error(hktInvalidArgument, "ranks[%zu] is %d, which is ranks[%zu] already", i, ranks[i], first);
+      first = i;
+      seal = seal * 0x100000001b3u + static_cast<uint32_t>(ranks[i]) + 1;
+    }
+    if (place[static_cast<size_t>(parent.rank())] == ranks.size())
+      return error(hktInvalidArgument,
+                   "ranks does not have the calling rank, %d: only the ranks of the new communicator call this",
+                   parent.rank());
+    HKT_ASSIGN(const Bid mine, bid(parent, {}, settings));
+    HKT_ASSIGN(const Deadline deadline, init_deadline(settings));
+    HKT_ASSIGN(const std::unique_ptr<Exchange> exchange,
+               Exchange::of_some(parent, ranks, seal, "hktCommCreate", deadline));
+    HKT_ASSIGN(const std::vector<Bid> bids, hear(*exchange, mine));
+    HKT_TRY(agree(bids, ranks));
+    return Birth(*exchange, parent.parts(), std::move(ranks), bids.front().bits).run(settings);
+  });
 }
 
 Status finalize(Communicator& comm) {
-  HKT_ASSIGN(const std::unique_ptr<Exchange> exchange,
-             Exchange::of_all(comm, Meeting::finalize, comm.parts().timeout_ms));
-  HKT_TRY(exchange->all_gather(""));
-  exchange->finalize_communicator();
-  return {};
+  return in_call(comm, "finalize()", [&]() -> Status {
+    HKT_ASSIGN(const std::unique_ptr<Exchange> exchange,
+               Exchange::of_all(comm, Meeting::finalize, comm.parts().timeout_ms));
+    HKT_TRY(exchange->all_gather(""));
+    exchange->finalize_communicator();
+    return {};
+  });
 }
 
 }  // namespace hocket

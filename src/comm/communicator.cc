@@ -214,11 +214,11 @@ Status Communicator::run(Order& order, const CallOptions& options) {
   if (planner == nullptr) [[unlikely]]
     return out_of_order(static_cast<Collective>(record.collective));
   const std::unique_ptr<const BoundPlan>& slot = plan(*planner, record.root);
-  if (slot == nullptr) [[unlikely]]
-    HKT_TRY(bind(*planner, record.root));
-  const BoundPlan& plan = *slot;
 
   try {
+    if (slot == nullptr) [[unlikely]]
+      HKT_TRY(bind(*planner, record.root));
+    const BoundPlan& plan = *slot;
     announce(record, options.timeout_ms != HKT_UNDEFINED ? options.timeout_ms : parts_.timeout_ms, options.label);
     call.signature = record.signature;
     fit(call, plan, choice);
@@ -238,13 +238,14 @@ Status Communicator::run(Order& order, const CallOptions& options) {
   }
 }
 
-Error Communicator::threw(const std::exception& e) {
+Error Communicator::threw(const std::exception& e, const char* in) {
   if (dynamic_cast<const std::bad_alloc*>(&e) != nullptr)
-    return watch_.fail(
-        {hktSystemError, parts_.rank, seq_,
-         format("rank %d ran out of memory in call %llu", parts_.rank, static_cast<unsigned long long>(seq_))});
-  return watch_.fail(
-      {hktInternalError, parts_.rank, seq_, format("a call on rank %d threw: %s", parts_.rank, e.what())});
+    return watch_.fail({hktSystemError, parts_.rank, seq_,
+                        in != nullptr ? format("rank %d ran out of memory in %s", parts_.rank, in)
+                                      : format("rank %d ran out of memory in call %llu", parts_.rank,
+                                               static_cast<unsigned long long>(seq_))});
+  return watch_.fail({hktInternalError, parts_.rank, seq_,
+                      format("%s on rank %d threw: %s", in != nullptr ? in : "a call", parts_.rank, e.what())});
 }
 
 Error Communicator::refuse(bool mine) const {
@@ -336,6 +337,7 @@ Status Communicator::bind(const CatalogEntry& planner, uint32_t root) {
                  "%s on %u ranks puts %u blocks into a message, more than slots of %u bytes have lines for",
                  planner.name, n, bound->info.message_blocks, parts_.facts.slot_bytes);
   bound->plan = planner.rank_plan(n, root, static_cast<uint32_t>(parts_.rank));
+  for (const Step& s : bound->plan.steps) bound->operands = std::max(bound->operands, s.operands());
   for (const Peer& p : bound->plan.in) {
     HKT_ASSIGN(Link * l, link(p, recv_));
     bound->in.push_back(l);

@@ -121,6 +121,9 @@ class Communicator {
   Outstanding& outstanding();  // made on first use
   // Takes note of whether anything is outstanding: true if not.
   bool settle();
+  // By an operation of the program's, or for lack of memory, in a call that peers make as well: they would wait, and
+  // links may be in the middle of it. A fault of the communicator. `in`: what it was, null: the present call.
+  Error threw(const std::exception& e, const char* in = nullptr);
   // For waits of other kinds: moves what this thread has outstanding. Is there anything?
   bool meanwhile();
   bool busy_elsewhere() const;
@@ -132,9 +135,13 @@ class Communicator {
   Status staged(const CallOptions& options, Begin&& begin) {
     const Busy busy(*gate_);
     HKT_TRY(admit(busy.mine()));
-    const std::shared_ptr<S> stages = spare<S>();
-    HKT_ASSIGN(Order order, begin(*stages));
-    return issue(std::move(order), stages, options);
+    try {
+      const std::shared_ptr<S> stages = spare<S>();
+      HKT_ASSIGN(Order order, begin(*stages));
+      return issue(std::move(order), stages, options);
+    } catch (const std::exception& e) {
+      return threw(e, "a call that could not begin");
+    }
   }
   // For `begin`: an order without root and its operation. Stages keep copies without `op`.
   static Order order(Collective collective, const Data& data);
@@ -171,9 +178,6 @@ class Communicator {
   }
   // Why a call may not begin: another one is running (`mine` is false), a forked child, an earlier fault, finalize.
   Error refuse(bool mine) const;
-  // By an operation of the program's, or for lack of memory, in a call that peers are in as well: links are in the
-  // middle of it. A fault of the communicator.
-  Error threw(const std::exception& e);
   // The call that begins now gets its number and signature, and the peers hear of it.
   void announce(CallRecord& record, int64_t timeout_ms, const char* label);
   Waiter make_waiter(Supervisor& supervisor) const;

@@ -165,11 +165,11 @@ Status Exchange::admit(After after) const {
 Result<std::unique_ptr<Exchange>> Exchange::of_all(Communicator& comm, Meeting meeting, int64_t timeout_ms) {
   std::unique_ptr<Exchange> e(new Exchange(comm, nullptr));
   HKT_TRY(e->admit(meeting == Meeting::finalize ? After::all : After::collectives));
+  e->narrow(everybody(comm.size()));
   CallRecord record;
   record.collective = static_cast<uint32_t>(meeting);
   comm.announce(record, timeout_ms, nullptr);
   e->seal_ = record.signature;
-  e->narrow(everybody(comm.size()));
   return e;
 }
 

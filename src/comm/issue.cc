@@ -52,7 +52,7 @@ bool Communicator::busy_elsewhere() const { return attention != 0; }
 
 // The plan is chosen and tied to links here and not when its turn comes, so that what cannot be run is this call's
 // error.
-Status Communicator::queue(Order& order, const CallOptions& options) {
+Status Communicator::queue(Order& order, const CallOptions& options) try {
   if (order.reproducible) return sum_reproducibly(order, options);
   Task task;
   task.record = order.record;
@@ -64,6 +64,8 @@ Status Communicator::queue(Order& order, const CallOptions& options) {
   if (call.counts != nullptr) task.counts.assign(call.counts, call.counts + n);
   if (call.displs != nullptr) task.displs.assign(call.displs, call.displs + n);
   return issue(std::move(task), options);
+} catch (const std::exception& e) {
+  return threw(e, "a call that could not begin");
 }
 
 Status Communicator::sum_reproducibly(Order& order, const CallOptions& options) {
@@ -91,16 +93,19 @@ Result<const BoundPlan*> Communicator::choose(const CallRecord& record, Call& ca
   return bound;
 }
 
-Status Communicator::transfer(const TransferSpec& spec, const CallOptions& options) {
+Status Communicator::transfer(const TransferSpec& spec, const CallOptions& options) try {
   const Busy busy(*gate_);
   HKT_TRY(admit(busy.mine()));
   Task task;
   task.kind = Task::Kind::transfer;
   task.transfer = spec;
   return issue(std::move(task), options);
+} catch (const std::exception& e) {
+  return threw(e, "a call that could not begin");
 }
 
-Status Communicator::exchange(const CallRecord& record, std::vector<TransferSpec> parts, const CallOptions& options) {
+Status Communicator::exchange(const CallRecord& record, std::vector<TransferSpec> parts,
+                              const CallOptions& options) try {
   const Busy busy(*gate_);
   HKT_TRY(admit(busy.mine()));
   Task task;
@@ -108,6 +113,8 @@ Status Communicator::exchange(const CallRecord& record, std::vector<TransferSpec
   task.record = record;
   task.parts = std::move(parts);
   return issue(std::move(task), options);
+} catch (const std::exception& e) {
+  return threw(e, "a call that could not begin");
 }
 
 Status Communicator::issue(Order&& order, const std::shared_ptr<Stages>& stages, const CallOptions& options) {

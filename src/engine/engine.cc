@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/operation.h"
+
 namespace hocket {
+
+constinit thread_local uint32_t in_operation = 0;
+
 namespace {
 
 // A value with more than one target is made in tiles that stay in the first-level cache, so that copying it on is
@@ -67,7 +72,7 @@ bool Run::drained() const {
   return std::all_of(plan_.out.begin(), plan_.out.end(), [](const Link* link) { return link->passed(); });
 }
 
-bool Run::place(const Step& s, Span src, Span dst, uint32_t round) {
+bool Run::place(const Step& s, Span src, Span dst) {
   if (zero_ == nullptr || s.nsend == 0 || bytes_ < Link::kMapFrom) return false;
   const bool keeps = s.has(kStore);
   const Buf b = keeps ? s.dst_buf() : s.src_buf();
@@ -91,7 +96,7 @@ bool Run::place(const Step& s, Span src, Span dst, uint32_t round) {
         break;
       case Protocol::direct:
         if (const MessagePlace granted = link.granted(); granted) {
-          p.place = granted.plus(shape_.span(Buf::out, keeps ? s.dst : s.src, round).offset);
+          p.place = granted.plus(shape_.span(Buf::out, keeps ? s.dst : s.src, round_).offset);
           p.to = link.at(p.place);
         }
         break;
@@ -162,14 +167,15 @@ uint64_t Run::message_bytes(const Step& s, uint32_t round) const {
 }
 
 void Run::run_step(const Step& s, const Cursor& c) {
+  round_ = c.round;
   if (s.count == 1) [[likely]] {
     const Span src = s.has(kLoad) ? shape_.span(s.src_buf(), s.src, c.round) : Span{};
     const Span dst = s.has(kStore) ? shape_.span(s.dst_buf(), s.dst, c.round) : Span{};
     const uint64_t bytes = s.has(kLoad) ? src.bytes : dst.bytes;
     bytes_ = bytes;
     lent_ = standing(s, src);
-    placed_ = place(s, src, dst, c.round);
-    make(s, 0, {src.offset, bytes}, {dst.offset, bytes});
+    placed_ = place(s, src, dst);
+    make(s, 0, 0, {src.offset, bytes}, {dst.offset, bytes});
   } else if (s.count > 1) {
     bytes_ = message_bytes(s, c.round);
     uint64_t offset = 0;
@@ -181,7 +187,7 @@ void Run::run_step(const Step& s, const Cursor& c) {
       const Span src = s.has(kLoad) ? block(s.src_buf(), s.src) : Span{};
       const Span dst = s.has(kStore) ? block(s.dst_buf(), s.dst) : Span{};
       const uint64_t bytes = s.has(kLoad) ? src.bytes : dst.bytes;
-      make(s, offset, {src.offset, bytes}, {dst.offset, bytes});
+      make(s, j, offset, {src.offset, bytes}, {dst.offset, bytes});
       offset += bytes;
     }
   } else {
@@ -203,17 +209,35 @@ void Run::run_step(const Step& s, const Cursor& c) {
   placed_ = false;
 }
 
-// One block: gathers operands and targets, `offset` bytes into the messages.
-void Run::make(const Step& s, uint64_t offset, Span src, Span dst) {
+uint32_t Run::add_locals(const Step& s, uint32_t j, uint32_t operands) {
+  const uint32_t chunks = plan_.info.chunks[static_cast<uint32_t>(s.src_buf())];
+  for (uint32_t o = 1; o < uint32_t{s.nload}; ++o) {
+    const uint64_t block = s.src + (uint64_t{o} * s.count + j) * s.stride;
+    const Span span = shape_.span(s.src_buf(), static_cast<uint32_t>(block % chunks), round_);
+    engine_.operands_[operands++] = at(s.src_buf(), span.offset);
+  }
+  return operands;
+}
+
+// Block j: gathers operands and targets, `offset` bytes into the messages.
+void Run::make(const Step& s, uint32_t j, uint64_t offset, Span src, Span dst) {
   if (src.bytes == 0) return;
   const void** operand = engine_.operands_.data();
   uint32_t operands = 0;
   const unsigned char* local = s.has(kLoad) ? at(s.src_buf(), src.offset) : nullptr;
   for (uint32_t k = 0; k < uint32_t{s.nrecv}; ++k) {
-    if (local != nullptr && k == s.self) operand[operands++] = local;
+    if (local != nullptr && k == s.self) {
+      operand[operands++] = local;
+      if (s.nload > 1) [[unlikely]]
+        operands = add_locals(s, j, operands);
+    }
     operand[operands++] = plan_.in[s.recv + k]->pop_begin(bytes_) + offset;
   }
-  if (local != nullptr && s.self >= s.nrecv) operand[operands++] = local;
+  if (local != nullptr && s.self >= s.nrecv) {
+    operand[operands++] = local;
+    if (s.nload > 1) [[unlikely]]
+      operands = add_locals(s, j, operands);
+  }
 
   Target* target = engine_.targets_.data();
   uint32_t targets = 0;
@@ -313,6 +337,7 @@ void Run::compose(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t 
 void Run::combine(unsigned char* to, uint32_t operands, uint64_t n) const {
   const void* const* operand = engine_.operands_.data();
   const void* left = operand[0];
+  const OperationScope scope;
   for (uint32_t k = 1; k < operands; ++k) {
     call_.combine(left, operand[k], to, n / call_.elem_size, call_.type, call_.context);
     left = to;
@@ -323,7 +348,7 @@ void Engine::prepare(const BoundPlan& plan, const Shape& shape) {
   const size_t lanes = plan.plan.lanes.size();
   if (cursors_.size() != lanes) cursors_.resize(lanes);
   for (uint32_t lane = 0; lane < lanes; ++lane) cursors_[lane] = {lane, 0, 0, 0};
-  if (operands_.size() <= plan.in.size()) operands_.resize(plan.in.size() + 1);
+  if (operands_.size() < plan.operands) operands_.resize(plan.operands);
   if (targets_.size() <= plan.out.size()) targets_.resize(plan.out.size() + 1);
   if (placed_.size() < plan.out.size()) placed_.resize(plan.out.size());
   const uint32_t chunks = plan.info.chunks[static_cast<uint32_t>(Buf::scratch)];

@@ -25,6 +25,7 @@ struct BoundPlan {
   RankPlan plan;
   PlanInfo info;
   std::vector<Link*> in, out;             // by the plan's link tables; owned by the communicator
+  uint32_t operands = 1;                  // of its widest step
   std::optional<ZeroCopy> zero_copy;      // none: every message travels in its slot
   std::array<uint64_t, 5> round_elems{};  // by log2 of the element's size, for the slots of these links
 
@@ -108,7 +109,7 @@ class Run final : public Waiting {
   const unsigned char* standing(const Step& s, Span src) const;
   bool lends(const Link& link) const { return lent_ != nullptr && link.lends(); }
   // Says of each message of a step of one block how it goes. False: all in slots.
-  bool place(const Step& s, Span src, Span dst, uint32_t round);
+  bool place(const Step& s, Span src, Span dst);
   // Every message of the step is written to where its receiver wants it.
   bool all_direct(const Step& s) const;
   // The step pushes a value that it changes on the way and keeps nowhere.
@@ -120,7 +121,9 @@ class Run final : public Waiting {
   // Bytes of a step's message, and the span of its j-th block in a buffer.
   uint64_t message_bytes(const Step& s, uint32_t round) const;
   unsigned char* at(Buf b, uint64_t offset) const;
-  void make(const Step& s, uint64_t offset, Span src, Span dst);
+  void make(const Step& s, uint32_t j, uint64_t offset, Span src, Span dst);
+  // Adds the local operands of block j behind the first one, and returns how many operands there are then.
+  uint32_t add_locals(const Step& s, uint32_t j, uint32_t operands);
   void move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor);
   // The same for operations that a program made: the operand at `scaled`, if there is one, is multiplied first.
   void compose(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t scaled);
@@ -134,6 +137,7 @@ class Run final : public Waiting {
   const uint32_t rounds_;
   uint64_t executed_ = 0;
   uint64_t bytes_ = 0;                   // of the step being executed
+  uint32_t round_ = 0;                   // of it, too
   const unsigned char* lent_ = nullptr;  // its value, for links that lend
   const ZeroCopy* zero_ = nullptr;       // null: all messages travel in slots
   bool placed_ = false;                  // some of this step do not, see Engine::placed_

@@ -2,15 +2,17 @@
 // here.
 //
 // A step executes
-//     v = fold(pop(in[recv]), ..., pop(in[recv + nrecv - 1]) with the local operand load(src) at position `self`)
+//     v = fold(pop(in[recv]), ..., pop(in[recv + nrecv - 1]) with the local operands load(src) at position `self`)
 //     v = pre(local operand) before the fold (kPre), post(v) after it (kPost)
 //     store(dst, v); push(v, out[send]) ... push(v, out[send + nsend - 1])
-// where every part is present only if `ops` says so. Operands fold from left to right: position 0 first. The local
-// operand stands at position `self` among nrecv + 1 operands, the popped ones keep their link order.
+// where every part is present only if `ops` says so. Operands fold from left to right: position 0 first. The nload
+// local operands, mostly one, stand one after another at position `self` among all; the popped ones keep their link
+// order.
 //
 // Message  = one step x round x link = one slot, always sent, even when empty: counters depend on the plan alone.
 // Chunk    = a name. The blocks of a step are chunks (c + j * stride) mod chunks(buffer), j < count, of src and of dst;
-//            Shape turns them into bytes, schedule/buffers.h tells which are equally large.
+//            those of the o-th local operand follow on those before it: j is o * count + j there. Shape turns chunks
+//            into bytes, schedule/buffers.h tells which are equally large.
 // Round    = the program replayed with `in` and `out` advanced and scratch not.
 // Everything here is usable from constexpr, host and device code.
 #pragma once
@@ -70,13 +72,13 @@ struct Step {
   uint8_t ops = 0, bufs = 0;  // StepOp bits; src in the low nibble, dst in the high one
   uint8_t ndep = 0, flags = 0;
   uint16_t nrecv = 0, nsend = 0, self = 0;
-  uint16_t recv = 0, send = 0, spare = 0;
+  uint16_t recv = 0, send = 0, nload = 0;
   uint32_t src = 0, dst = 0, count = 0, stride = 1;
 
   HKT_HD constexpr bool has(StepOp op) const { return (ops & op) != 0; }
   HKT_HD constexpr Buf src_buf() const { return static_cast<Buf>(bufs & 15); }
   HKT_HD constexpr Buf dst_buf() const { return static_cast<Buf>(bufs >> 4); }
-  HKT_HD constexpr uint32_t operands() const { return uint32_t{nrecv} + (has(kLoad) ? 1u : 0u); }
+  HKT_HD constexpr uint32_t operands() const { return uint32_t{nrecv} + nload; }
 
   // Builders, to be chained: Step{}.pop(0).load(Buf::in, c).store(Buf::out, c).push(0).
   // A range of blocks is given by load or store and lengthened by `blocks`. A step that has neither carries none.
@@ -93,7 +95,14 @@ struct Step {
     s.bufs = static_cast<uint8_t>((s.bufs & 0xf0) | static_cast<uint8_t>(b));
     s.src = chunk;
     s.self = static_cast<uint16_t>(position);
+    s.nload = 1;
     if (s.count == 0) s.count = 1;
+    return s;
+  }
+  // After load: that operand and those behind it, n in all.
+  HKT_HD constexpr Step loads(uint32_t n) const {
+    Step s = *this;
+    s.nload = static_cast<uint16_t>(n);
     return s;
   }
   HKT_HD constexpr Step store(Buf b, uint32_t chunk) const {

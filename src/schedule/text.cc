@@ -31,7 +31,10 @@ std::string table_text(const char* name, const std::vector<Peer>& table) {
 std::string value_text(const RankPlan& plan, const Step& s) {
   std::string text;
   const auto operand = [&](const std::string& t) { text += (text.empty() ? "v = " : " + ") + t; };
-  const auto local = [&] { operand(range_text(s, s.src_buf(), s.src) + (s.has(kPre) ? "*pre" : "")); };
+  const auto local = [&] {
+    operand((s.nload > 1 ? format("%u of ", s.nload) : "") + range_text(s, s.src_buf(), s.src) +
+            (s.has(kPre) ? "*pre" : ""));
+  };
   for (uint32_t k = 0; k < s.nrecv; ++k) {
     if (s.has(kLoad) && k == s.self) local();
     operand("pop " + peer_text(plan.in, s.recv + k));
@@ -59,6 +62,7 @@ class Scanner {
     at_ = end;
     return true;
   }
+  bool at_number() { return !at_end() && is_digit(line_[at_]); }
   Status expect(std::string_view word) {
     if (take(word)) return {};
     return fail("'" + std::string(word) + "'");
@@ -320,10 +324,15 @@ class Parser {
       }
       return {};
     }
-    if (s.has(kLoad)) return line.fail("one operand from a buffer at most, or pop");
-    uint32_t chunk = 0;
+    if (s.has(kLoad)) return line.fail("one range of operands from a buffer at most, or pop");
+    uint32_t chunk = 0, operands = 1;
+    if (line.at_number()) {
+      HKT_ASSIGN(operands, line.number(kMax16));
+      HKT_TRY(line.expect("of"));
+    }
     HKT_ASSIGN(const Buf b, range(line, s, ranged, chunk));
     s.self = s.nrecv;
+    s.nload = static_cast<uint16_t>(operands);
     s.ops |= kLoad;
     s.bufs = static_cast<uint8_t>(b);
     s.src = chunk;

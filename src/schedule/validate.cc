@@ -10,13 +10,13 @@
 namespace hocket {
 namespace {
 
-// Why a range of blocks is wrong in a buffer, or null.
-const char* range_fault(const Step& s, uint32_t first, uint32_t chunks) {
+// Why a range of `count` blocks is wrong in a buffer, or null.
+const char* range_fault(uint64_t count, uint32_t stride, uint32_t first, uint32_t chunks) {
   if (first >= chunks) return "names a chunk that its buffer does not have";
-  if (s.count > chunks) return "has more blocks than its buffer has chunks";
-  if (s.count <= 1) return nullptr;
-  if (s.stride >= chunks) return "has a stride that is not below the number of chunks";
-  if (s.count > chunks / std::gcd(s.stride, chunks)) return "names a block twice";
+  if (count > chunks) return "has more blocks than its buffer has chunks";
+  if (count <= 1) return nullptr;
+  if (stride >= chunks) return "has a stride that is not below the number of chunks";
+  if (count > chunks / std::gcd(stride, chunks)) return "names a block twice";
   return nullptr;
 }
 
@@ -28,20 +28,23 @@ bool may_alias(const PlanInfo& info, const Step& s) {
          (s.src_buf() == Buf::in && s.dst_buf() == Buf::out && chunks(Buf::in) == chunks(Buf::out));
 }
 
-// Whether a step reads a block that it also writes, other than block j of src as block j of dst: the result would hang
-// on the order of the blocks.
+// Whether a step reads a block that it also writes, other than block j of an operand as block j of dst: the result
+// would hang on the order of the blocks.
 bool overlaps_shifted(const Step& s, uint32_t chunks) {
+  for (uint32_t j = 1; j < loaded_blocks(s); ++j)
+    if (j % s.count != 0 && block(s.src, s.stride, j, chunks) == s.dst) return true;
   for (uint32_t j = 1; j < s.count; ++j)
-    if (block(s.src, s.stride, j, chunks) == s.dst || block(s.dst, s.stride, j, chunks) == s.src) return true;
+    if (block(s.dst, s.stride, j, chunks) == s.src) return true;
   return false;
 }
 
 // Why the operations of a step do not fit together, or null. Independent of plan and rank.
 const char* ops_fault(const Step& s) {
   if ((s.ops & ~kStepOpsAll) != 0) return "has unknown bits in ops";
-  if (s.flags != 0 || s.spare != 0) return "has a reserved field set (flags, spare)";
+  if (s.flags != 0) return "has a reserved field set (flags)";
   if (s.has(kRecv) != (s.nrecv > 0)) return "pops if and only if nrecv > 0, but ops says otherwise";
   if (s.has(kSend) != (s.nsend > 0)) return "pushes if and only if nsend > 0, but ops says otherwise";
+  if (s.has(kLoad) != (s.nload > 0)) return "loads if and only if nload > 0, but ops says otherwise";
   if (!s.has(kRecv) && s.recv != 0) return "has recv set without a pop";
   if (!s.has(kSend) && s.send != 0) return "has send set without a push";
   if (!s.has(kLoad) && (s.src != 0 || (s.bufs & 15) != 0 || s.self != 0))
@@ -51,7 +54,7 @@ const char* ops_fault(const Step& s) {
   if (s.has(kStore) && s.dst_buf() == Buf::in) return "stores to in, which belongs to the caller";
   if (s.self > s.nrecv) return "puts its own operand (self) behind the last position";
   if (s.stride == 0) return "has stride 0";
-  if (s.count <= 1 && s.stride != 1) return "has a stride without a second block";
+  if (s.count <= 1 && s.nload <= 1 && s.stride != 1) return "has a stride without a second block";
   if (s.ops == 0 && s.ndep == 0) return "does nothing";
   if (s.count == 0) {
     if ((s.ops & (kLoad | kStore | kPre | kPost)) != 0) return "loads, stores or computes 0 blocks";
@@ -59,7 +62,7 @@ const char* ops_fault(const Step& s) {
   }
   if (s.operands() == 0) return "has blocks but neither pops nor loads them";
   if (!s.has(kStore) && !s.has(kSend)) return "neither stores nor pushes its value";
-  if (s.has(kPre) && !s.has(kLoad)) return "has pre without a load";
+  if (s.has(kPre) && s.nload != 1) return "has pre without a load, or for several local operands";
   // The size of a block is that of the chunk that it is loaded from or stored to.
   if (!s.has(kLoad) && !s.has(kStore)) return "passes blocks on that it neither loads nor stores";
   return nullptr;
@@ -71,16 +74,21 @@ const char* plan_fault(const PlanInfo& info, const RankPlan& plan, uint32_t rank
   if (size_t{s.send} + s.nsend > plan.out.size()) return "pushes a link behind the end of the out table";
   const auto absent = [&](Buf b) { return !has_buffer(info, rank, b); };
   if (s.has(kLoad))
-    if (const char* fault = range_fault(s, s.src, info.chunks[static_cast<size_t>(s.src_buf())])) return fault;
+    if (const char* fault =
+            range_fault(loaded_blocks(s), s.stride, s.src, info.chunks[static_cast<size_t>(s.src_buf())]))
+      return fault;
   if (s.has(kStore))
-    if (const char* fault = range_fault(s, s.dst, info.chunks[static_cast<size_t>(s.dst_buf())])) return fault;
+    if (const char* fault = range_fault(s.count, s.stride, s.dst, info.chunks[static_cast<size_t>(s.dst_buf())]))
+      return fault;
   if (s.has(kLoad) && absent(s.src_buf()))
     return s.src_buf() == Buf::in ? "loads in at a rank that is not the root" : "loads out at a rank that has none";
   if (s.has(kStore) && absent(s.dst_buf())) return "stores to out at a rank that has none: it is not the root";
+  if (s.nload > 1 && uint64_t{s.count} * s.stride % size_classes(info) != 0)
+    return "loads operands of different size classes";
   if (s.has(kLoad) && s.has(kStore)) {
     if (size_class(info, rank, s.src_buf(), s.src) != size_class(info, rank, s.dst_buf(), s.dst))
       return "loads and stores chunks of different size classes";
-    if (may_alias(info, s) && s.src != s.dst && overlaps_shifted(s, info.chunks[static_cast<size_t>(s.dst_buf())]))
+    if (may_alias(info, s) && overlaps_shifted(s, info.chunks[static_cast<size_t>(s.dst_buf())]))
       return "stores over blocks that it has yet to load";
   }
   if (s.has(kSend) && s.count > info.message_blocks) return "pushes more blocks than the plan declares for a message";
@@ -92,9 +100,9 @@ const char* plan_fault(const PlanInfo& info, const RankPlan& plan, uint32_t rank
 
 std::string fields(const Step& s) {
   return format(
-      "ops=0x%02x bufs=0x%02x ndep=%u flags=%u nrecv=%u nsend=%u self=%u recv=%u send=%u spare=%u src=%u dst=%u "
+      "ops=0x%02x bufs=0x%02x ndep=%u flags=%u nrecv=%u nsend=%u self=%u recv=%u send=%u nload=%u src=%u dst=%u "
       "count=%u stride=%u",
-      s.ops, s.bufs, s.ndep, s.flags, s.nrecv, s.nsend, s.self, s.recv, s.send, s.spare, s.src, s.dst, s.count,
+      s.ops, s.bufs, s.ndep, s.flags, s.nrecv, s.nsend, s.self, s.recv, s.send, s.nload, s.src, s.dst, s.count,
       s.stride);
 }
 

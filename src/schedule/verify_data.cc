@@ -193,8 +193,8 @@ class DataMachine {
 bool DataMachine::load(const Step& s, const Cursor& c, bool first) {
   const Buf b = s.src_buf();
   const uint32_t chunks = chunks_[static_cast<size_t>(b)];
-  for (uint32_t j = 0; j < s.count; ++j) {
-    const uint32_t chunk = block(s.src, s.stride, j, chunks);
+  for (uint32_t i = 0; i < loaded_blocks(s); ++i) {
+    const uint32_t chunk = block(s.src, s.stride, i, chunks);
     const Cell c_at = cell(plan_.info, placement_, rank_, {b, chunk});
     Value v;
     if (c_at.buf == Buf::in) {
@@ -209,7 +209,7 @@ bool DataMachine::load(const Step& s, const Cursor& c, bool first) {
       v = values_[at];
     }
     if (s.has(kPre)) apply_pre(v, probe_);
-    join(first, j, v);
+    join(first && i < s.count, i % s.count, v);
   }
   return true;
 }

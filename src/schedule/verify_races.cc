@@ -64,12 +64,24 @@ class RaceMachine {
   Place place_of(size_t index) const;
   std::string name(const Place& p) const;
   Error race(const Place& p, const char* what, const char* earlier_what, Moment earlier) const;
-  void read(uint32_t rank, Buf b, const Step& range, uint32_t first, uint32_t round);
-  void write(uint32_t rank, Buf b, const Step& range, uint32_t first, uint32_t round);
+  struct Range {
+    Buf buf;
+    uint32_t first, stride;
+    uint64_t count;
+  };
+  static Range loaded(const Step& s) { return {s.src_buf(), s.src, s.stride, loaded_blocks(s)}; }
+  static Range stored(const Step& s) { return {s.dst_buf(), s.dst, s.stride, s.count}; }
+  static Range value(const Step& s) { return {value_buf(s), value_chunk(s), s.stride, s.count}; }
+  Place place(uint32_t rank, const Range& r, uint32_t j, uint32_t round) const {
+    return {rank, r.buf, block(r.first, r.stride, j, chunks_[static_cast<size_t>(r.buf)]),
+            r.buf == Buf::scratch ? 0 : round};
+  }
+  void read(uint32_t rank, const Range& range, uint32_t round);
+  void write(uint32_t rank, const Range& range, uint32_t round);
   void read(const Place& p);
   void write(const Place& p);
   void drop_readers(History& h);
-  void still_there(const Step& s, const Cursor& c, uint32_t link, uint32_t rank, Buf b, uint32_t first);
+  void still_there(const Range& range, const Cursor& c, uint32_t link, uint32_t rank);
   // The step that has pushed what is popped next on a mapped link.
   const Step& mapped_step(uint32_t link) const {
     const PlanLink& l = wiring_.links[link];
@@ -192,24 +204,22 @@ void RaceMachine::write(const Place& p) {
   h.write = order_.now();
 }
 
-void RaceMachine::read(uint32_t rank, Buf b, const Step& range, uint32_t first, uint32_t round) {
-  for (uint32_t j = 0; j < range.count; ++j)
-    read({rank, b, block(first, range.stride, j, chunks_[static_cast<size_t>(b)]), b == Buf::scratch ? 0 : round});
+void RaceMachine::read(uint32_t rank, const Range& range, uint32_t round) {
+  for (uint32_t j = 0; j < range.count; ++j) read(place(rank, range, j, round));
 }
 
-void RaceMachine::write(uint32_t rank, Buf b, const Step& range, uint32_t first, uint32_t round) {
-  for (uint32_t j = 0; j < range.count; ++j)
-    write({rank, b, block(first, range.stride, j, chunks_[static_cast<size_t>(b)]), b == Buf::scratch ? 0 : round});
+void RaceMachine::write(uint32_t rank, const Range& range, uint32_t round) {
+  for (uint32_t j = 0; j < range.count; ++j) write(place(rank, range, j, round));
 }
 
 // A message that does not travel in a slot must find its chunk, when it is popped, as it was pushed: not written again,
 // though the write be ordered, and, where the push has written the chunk itself, not read as if it were still the old
 // one.
-void RaceMachine::still_there(const Step& s, const Cursor& c, uint32_t link, uint32_t rank, Buf b, uint32_t first) {
+void RaceMachine::still_there(const Range& range, const Cursor& c, uint32_t link, uint32_t rank) {
   const PlanLink& l = wiring_.links[link];
   const bool direct = protocol(l) == Protocol::direct;
-  for (uint32_t j = 0; j < s.count && !failed(); ++j) {
-    const Place p{rank, b, block(first, s.stride, j, chunks_[static_cast<size_t>(b)]), b == Buf::scratch ? 0 : c.round};
+  for (uint32_t j = 0; j < range.count && !failed(); ++j) {
+    const Place p = place(rank, range, j, c.round);
     const History& h = history(p);
     const bool overwritten = direct ? !(h.write == order_.sender(link)) : !order_.sender_knows(link, h.write);
     if (!overwritten && !(direct && h.read.time != 0)) continue;
@@ -226,12 +236,10 @@ void RaceMachine::execute(const Step& s, const Cursor& c) {
   for (uint32_t k = 0; k < s.nrecv && s.count > 0; ++k) {
     const uint32_t link = first_in_ + s.recv + k;
     const PlanLink& l = wiring_.links[link];
-    if (protocol(l) == Protocol::mapped) {
-      const Step& from = mapped_step(link);
-      still_there(s, c, link, l.source, value_buf(from), value_chunk(from));
-    } else if (protocol(l) == Protocol::direct) {
-      still_there(s, c, link, rank_, s.dst_buf(), s.dst);
-    }
+    if (protocol(l) == Protocol::mapped)
+      still_there(value(mapped_step(link)), c, link, l.source);
+    else if (protocol(l) == Protocol::direct)
+      still_there(stored(s), c, link, rank_);
   }
   order_.begin(s, c);
   bool is_there = false;  // what the step stores: its producer has written it
@@ -239,19 +247,18 @@ void RaceMachine::execute(const Step& s, const Cursor& c) {
     const PlanLink& l = wiring_.links[first_in_ + s.recv + k];
     if (protocol(l) == Protocol::direct) is_there = true;
     if (protocol(l) != Protocol::mapped) continue;
-    const Step& from = mapped_step(first_in_ + s.recv + k);
-    read(l.source, value_buf(from), from, value_chunk(from), c.round);
+    read(l.source, value(mapped_step(first_in_ + s.recv + k)), c.round);
   }
-  if (s.has(kLoad)) read(rank_, s.src_buf(), s, s.src, c.round);
-  if (s.has(kStore) && !is_there) write(rank_, s.dst_buf(), s, s.dst, c.round);
-  if (s.has(kStore) && is_there) read(rank_, s.dst_buf(), s, s.dst, c.round);
+  if (s.has(kLoad)) read(rank_, loaded(s), c.round);
+  if (s.has(kStore) && !is_there) write(rank_, stored(s), c.round);
+  if (s.has(kStore) && is_there) read(rank_, stored(s), c.round);
   for (uint32_t k = 0; k < s.nsend && s.count > 0; ++k) {
     const uint32_t link = out_[s.send + k];
     const PlanLink& l = wiring_.links[link];
     if (protocol(l) != Protocol::direct) continue;
     const uint32_t message = l.first + network_.flow(link).pushed % l.messages;
     const Step& to = plan_.ranks[l.destination].steps[popping_[message] - wiring_.first_step[l.destination]];
-    write(l.destination, to.dst_buf(), to, to.dst, c.round);
+    write(l.destination, stored(to), c.round);
   }
   order_.end(s, c);
 }

@@ -150,15 +150,15 @@ Status count_messages(const Plan& plan, Wiring& w) {
 Status check_scratch(const Plan& plan) {
   const uint32_t scratch = plan.info.chunks[2];
   uint32_t used = 0;  // up to the highest chunk named
-  auto name = [&](const Step& s, uint32_t first) {
-    for (uint32_t j = 0; j < s.count && used < scratch; ++j)
+  auto name = [&](const Step& s, uint32_t first, uint64_t count) {
+    for (uint32_t j = 0; j < count && used < scratch; ++j)
       used = std::max(used, block(first, s.stride, j, scratch) + 1);
   };
   for (const RankPlan& r : plan.ranks) {
     for (const Step& s : r.steps) {
       if (used == scratch) return {};
-      if (s.has(kLoad) && s.src_buf() == Buf::scratch) name(s, s.src);
-      if (s.has(kStore) && s.dst_buf() == Buf::scratch) name(s, s.dst);
+      if (s.has(kLoad) && s.src_buf() == Buf::scratch) name(s, s.src, loaded_blocks(s));
+      if (s.has(kStore) && s.dst_buf() == Buf::scratch) name(s, s.dst, s.count);
     }
   }
   if (scratch - used < size_classes(plan.info) || used == scratch) return {};

@@ -70,6 +70,9 @@ std::string link_name(const PlanLink& link);  // "link 2 -> 3 tag 0"
 inline Buf value_buf(const Step& s) { return s.has(kStore) ? s.dst_buf() : s.src_buf(); }
 inline uint32_t value_chunk(const Step& s) { return s.has(kStore) ? s.dst : s.src; }
 
+// Blocks of all local operands of a step, one range.
+inline uint64_t loaded_blocks(const Step& s) { return uint64_t{s.nload} * s.count; }
+
 // Block j of a range that starts at `first`; validate has made sure that nothing overflows.
 inline uint32_t block(uint32_t first, uint32_t stride, uint32_t j, uint32_t chunks) {
   return j == 0 ? first : static_cast<uint32_t>((first + uint64_t{j} * stride) % chunks);

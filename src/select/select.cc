@@ -83,9 +83,18 @@ const char* in_rank_order_planner(Collective collective) {
   }
 }
 
-// Where the choice does not fold canonically but has to. One hop fewer is worth larger messages if they are small.
-const char* canonical_planner(Collective collective, uint64_t bytes) {
-  return collective == Collective::all_reduce && bytes <= 4 * KiB ? "one_shot" : in_rank_order_planner(collective);
+// Whether slots have a line for each block of a planner's messages.
+bool fits(const Facts& f, const CatalogEntry& planner) {
+  return planner.info(f.nranks, 0).message_blocks <= f.slot_bytes / kChunkAlign;
+}
+
+// Where the choice does not fold canonically but has to. One hop fewer is worth larger messages if they are small; so
+// are, over a network, log n messages in place of n - 1.
+const CatalogEntry* canonical_planner(const Facts& f, Collective collective, uint64_t bytes) {
+  if (collective != Collective::all_reduce || bytes > 4 * KiB)
+    return find_planner(collective, in_rank_order_planner(collective));
+  const CatalogEntry* const gather = find_planner(collective, "gather_reduce");
+  return f.hosts > 1 && f.nranks >= 7 && fits(f, *gather) ? gather : find_planner(collective, "one_shot");
 }
 
 Choice choose(const Facts& f, Collective collective, uint64_t bytes, bool canonical) {
@@ -106,10 +115,10 @@ Choice choose(const Facts& f, Collective collective, uint64_t bytes, bool canoni
   }
   c.planner = find_planner(collective, name);
   // What gathers many blocks in a message to save hops needs slots with a line for each; else with as few as can be.
-  if (c.planner != nullptr && c.planner->info(f.nranks, 0).message_blocks > f.slot_bytes / kChunkAlign)
+  if (c.planner != nullptr && !fits(f, *c.planner))
     c.planner = find_planner(collective, other_planner(f, collective, UINT64_MAX));
   if (canonical && reduces(collective) && c.planner != nullptr && !c.planner->folds_canonically)
-    c.planner = find_planner(collective, canonical_planner(collective, bytes));
+    c.planner = canonical_planner(f, collective, bytes);
   c.learn_stores = f.hosts < f.nranks && bytes >= kLearnFrom;
   // An output that cannot stay in the cache need not go through it.
   c.stream_out = f.cache_bytes != 0 && bytes > f.cache_bytes / 2;

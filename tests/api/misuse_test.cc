@@ -1,7 +1,12 @@
 // What requests, messages, groups, collectives of messages and handles refuse, with which words. A refused call counts
 // for nothing: the ranks go on together after each of these.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -380,6 +385,107 @@ TEST(Misuse, OfCommunicatorsOfOthers) {
     }
     expect_works(world, 3);
   });
+}
+
+// What an operation does that calls Hocket all the same, in the middle of a call of `comm`.
+struct Caller {
+  hktComm_t comm = nullptr;
+  hktRedOp_t op = hktSum;
+  std::atomic<int> ran{0};
+
+  static void add(const void* left, const void* right, void* result, size_t count, hktDataType_t, void* context) {
+    for (size_t i = 0; i < count; ++i)
+      static_cast<int32_t*>(result)[i] = static_cast<const int32_t*>(left)[i] + static_cast<const int32_t*>(right)[i];
+    static_cast<Caller*>(context)->call_back();
+  }
+  void call_back() {
+    if (ran != 0) return;  // once is enough
+    int32_t x = 1;
+    hktComm_t child = nullptr;
+    hktRequest_t r = nullptr;
+    const auto refused = [](hktResult_t result) { expect_failure(result, hktInvalidUsage, {"must not call Hocket"}); };
+    refused(hktAllReduce(&x, &x, 1, hktInt32, hktSum, comm, nullptr));
+    refused(hktBarrier(comm, nullptr));
+    const hktCallOptions_t o = into(r);
+    refused(hktBroadcast(&x, &x, 1, hktInt32, 0, comm, &o));
+    refused(hktSend(&x, 1, hktInt32, 0, 0, comm, nullptr));
+    refused(hktRequestWait(&r));
+    refused(hktGroupStart());
+    refused(hktCommDup(comm, &child, nullptr));
+    refused(hktCommFinalize(comm));
+    refused(hktRedOpDestroy(op, comm));
+    refused(hktCommDestroy(comm));
+    int n = 0;
+    size_t bytes = 0;
+    good(hktCommCount(comm, &n));
+    good(hktGetTypeSize(hktInt32, &bytes));
+    ran = 1;
+  }
+};
+
+// In a call that blocks, in a wait for something else, and on the progress thread.
+TEST(Misuse, OfOperationsThatCallBack) {
+  for (const bool helped : {false, true}) {
+    if (helped) setenv("HOCKET_PROGRESS", "thread", 1);
+    with_ranks(2, [&](hktComm_t comm, int) {
+      hktComm_t other = nullptr;
+      good(hktCommDup(comm, &other, nullptr));
+      for (const bool blocking : {true, false}) {
+        Caller caller;
+        caller.comm = comm;
+        good(hktRedOpCreate(&caller.op, &Caller::add, 1, &caller, comm));
+        std::vector<int32_t> x(100'000, 1), y(x.size());
+        hktRequest_t r = nullptr;
+        const hktCallOptions_t o = into(r);
+        good(hktAllReduce(x.data(), y.data(), x.size(), hktInt32, caller.op, comm, blocking ? nullptr : &o));
+        while (caller.ran == 0 && !blocking && helped) std::this_thread::yield();
+        if (!blocking && !helped)
+          for (int i = 0; i < 1000; ++i) expect_works(other, 2);  // moves the other one along
+        if (!blocking) good(hktRequestWait(&r));
+        EXPECT_EQ(caller.ran, 1);
+        EXPECT_EQ(y, std::vector<int32_t>(y.size(), 2));
+        expect_works(comm, 2);
+        good(hktRedOpDestroy(caller.op, comm));
+      }
+      good(hktCommDestroy(other));
+    });
+    unsetenv("HOCKET_PROGRESS");
+  }
+}
+
+// A child that an operation forks and that ends there, on whatever thread: nobody waits for anything.
+TEST(Misuse, OfOperationsThatFork) {
+  struct Forker {
+    std::atomic<int> children{0};
+    static void add(const void* left, const void* right, void* result, size_t count, hktDataType_t, void* context) {
+      for (size_t i = 0; i < count; ++i)
+        static_cast<int32_t*>(result)[i] = static_cast<const int32_t*>(left)[i] + static_cast<const int32_t*>(right)[i];
+      auto& me = *static_cast<Forker*>(context);
+      if (me.children != 0) return;
+      const pid_t child = fork();
+      if (child == 0) _exit(7);
+      int status = 0;
+      EXPECT_EQ(waitpid(child, &status, 0), child);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+      ++me.children;
+    }
+  };
+  setenv("HOCKET_PROGRESS", "thread", 1);
+  with_ranks(2, [](hktComm_t comm, int) {
+    Forker forker;
+    hktRedOp_t op = hktSum;
+    good(hktRedOpCreate(&op, &Forker::add, 1, &forker, comm));
+    std::vector<int32_t> x(100'000, 1), y(x.size());
+    hktRequest_t r = nullptr;
+    const hktCallOptions_t o = into(r);
+    good(hktAllReduce(x.data(), y.data(), x.size(), hktInt32, op, comm, &o));
+    while (forker.children == 0) std::this_thread::yield();
+    good(hktRequestWait(&r));
+    EXPECT_EQ(y, std::vector<int32_t>(y.size(), 2));
+    expect_works(comm, 2);
+    good(hktRedOpDestroy(op, comm));
+  });
+  unsetenv("HOCKET_PROGRESS");
 }
 
 }  // namespace

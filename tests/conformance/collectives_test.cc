@@ -37,7 +37,8 @@ constexpr std::array kAlgos = {"",
                                "nhr,halving_doubling",
                                "pat4,swing",
                                "nhr,pat1",
-                               "bidirectional_ring"};
+                               "bidirectional_ring",
+                               "gather_reduce"};
 
 const CatalogEntry* forced(Collective collective, const char* algo) {
   const CatalogEntry* planner = nullptr;

@@ -16,7 +16,8 @@ constexpr std::array kAlgos = {"",
                                "two_shot",
                                "double_tree",
                                "circulant",
-                               "nhr,halving_doubling"};
+                               "nhr,halving_doubling",
+                               "gather_reduce"};
 
 // The planner that a name in HOCKET_ALGO asks for, for an operation in the order of ranks.
 bool folds_in_rank_order(const Communicator& comm, Collective collective, const std::string& algo) {

@@ -13,6 +13,7 @@
 #include "algorithms/double_tree.h"
 #include "algorithms/gather_binomial.h"
 #include "algorithms/gather_flat.h"
+#include "algorithms/gather_reduce.h"
 #include "algorithms/halving_doubling.h"
 #include "algorithms/nhr.h"
 #include "algorithms/one_shot.h"
@@ -87,6 +88,7 @@ __device__ void record(const Planner& planner, Step* steps, Peer* links, uint32_
 PLANNER(Ring)
 PLANNER(RecursiveDoubling)
 PLANNER(OneShot)
+PLANNER(GatherReduce)
 PLANNER(TwoShot)
 PLANNER(DoubleTree)
 PLANNER(Circulant)

@@ -180,7 +180,7 @@ TEST_P(Canonical, BitsDependOnTheElementsAlone) {
       data.push_back(make_data(n, type, hktSum));
     data.push_back(make_data(n, hktBfloat16, hktAvg));
     data.push_back(make_data(n, hktFloat64, hktProd));
-    for (const char* algo : {"", "one_shot", "two_shot"}) {
+    for (const char* algo : {"", "one_shot", "two_shot", "gather_reduce"}) {
       const auto determinism = n == 3 ? HKT_DETERMINISM_R2 : HKT_DETERMINISM_R3;
       run_world(world(GetParam(), n, determinism, algo), [&](Communicator& comm, int) {
         for (const Data& d : data)

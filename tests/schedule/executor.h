@@ -131,10 +131,11 @@ class Execution {
     bool pop_ready(uint32_t k) { return !in_link(k).empty(); }
     bool push_ready(uint32_t k, const Step&) { return out_link(k).size() < kDepth; }
 
-    std::vector<Span> spans(const Step& s, Buf b, uint32_t chunk, uint32_t round) const {
+    // Of `s.count` blocks from the `skip`-th on.
+    std::vector<Span> spans(const Step& s, Buf b, uint32_t chunk, uint32_t round, uint32_t skip = 0) const {
       std::vector<Span> list;
       const uint32_t chunks = run.plan_.info.chunks[static_cast<size_t>(b)];
-      for (uint32_t j = 0; j < s.count; ++j)
+      for (uint32_t j = skip; j < skip + s.count; ++j)
         list.push_back(run.ranks_[rank].shape.span(b, (chunk + j * s.stride) % chunks, round));
       return list;
     }
@@ -144,13 +145,13 @@ class Execution {
         operands.push_back(in_link(s.recv + k).front());
         in_link(s.recv + k).pop_front();
       }
-      if (s.has(kLoad)) {
+      for (uint32_t o = 0; o < s.nload; ++o) {
         Message local;
-        for (const Span& span : spans(s, s.src_buf(), s.src, c.round))
+        for (const Span& span : spans(s, s.src_buf(), s.src, c.round, o * s.count))
           for (uint64_t i = 0; i < span.bytes / kElem; ++i)
             local.push_back(run.at(rank, s.src_buf(), span.offset / kElem + i));
         if (s.has(kPre)) std::transform(local.begin(), local.end(), local.begin(), pre);
-        operands.insert(operands.begin() + s.self, local);
+        operands.insert(operands.begin() + s.self + o, local);
       }
       Message v;
       if (!operands.empty()) v = operands[0];

@@ -28,6 +28,7 @@ using enum Collective;
 constexpr Promise kPromises[] = {{all_reduce, "ring", false, false},
                                  {all_reduce, "recursive_doubling", true, true},
                                  {all_reduce, "one_shot", true, true},
+                                 {all_reduce, "gather_reduce", true, true},
                                  {all_reduce, "two_shot", true, true},
                                  {all_reduce, "double_tree", false, false},
                                  {all_reduce, "circulant", false, false},

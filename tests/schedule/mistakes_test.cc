@@ -98,6 +98,23 @@ Plan stored_twice() {
   return by_hand(Collective::broadcast, 1, 0, {root, leaf});
 }
 
+// several_operands() whose rank 0 receives its second operand on a lane of its own, which must wait until it has been
+// folded in the round before.
+Plan operand_on_another_lane(bool waits) {
+  return changed(several_operands(), [&](Plan& p) {
+    RankPlan& r = p.ranks[0];
+    std::swap(r.steps[2], r.steps[3]);
+    r.lanes = {{0, 3}, {3, 1}};
+    r.deps = {{1, 0, 0}};
+    r.steps[2].ndep = 1;
+    if (waits) {
+      r.deps.push_back({0, 1, 2});
+      r.steps[3].ndep = 1;
+    }
+    r.first_dep = {0, 0, 0, 1};
+  });
+}
+
 Plan declaring(Plan plan, uint32_t message_blocks) {
   plan.info.message_blocks = message_blocks;
   return plan;
@@ -142,6 +159,35 @@ Mistakes in_fields() {
                   Pass::validate,
                   with_step(ring, 2, 3, [](Step& s) { s.self = 2; }),
                   {"rank 2 lane 0 step 3"}});
+  list.push_back({"local operands without a load",
+                  Pass::validate,
+                  with_step(ring, 3, 5, [](Step& s) { s.nload = 1; }),
+                  {"rank 3 lane 0 step 5", "loads if and only if nload > 0"}});
+  list.push_back({"a load of no operand",
+                  Pass::validate,
+                  with_step(ring, 2, 3, [](Step& s) { s.nload = 0; }),
+                  {"rank 2 lane 0 step 3", "loads if and only if nload > 0"}});
+  list.push_back({"more local operands than chunks",
+                  Pass::validate,
+                  with_step(several_operands(), 2, 4, [](Step& s) { s = s.loads(4); }),
+                  {"rank 2 lane 0 step 4 (chunk 0 + j * 1, j < 2, of out)", "more blocks"}});
+  list.push_back({"a chunk in two local operands",
+                  Pass::validate,
+                  with_step(planned("gather_reduce", 4), 1, 4, [](Step& s) { s.stride = 2; }),
+                  {"rank 1 lane 0 step 4 (chunk 0 of out)", "twice"}});
+  list.push_back({"local operands of different sizes",
+                  Pass::validate,
+                  with_step(several_operands(), 2, 4, [](Step& s) { s = s.blocks(1); }),
+                  {"rank 2 lane 0 step 4 (chunk 0 of out)", "operands of different size classes"}});
+  list.push_back({"pre for several local operands",
+                  Pass::validate,
+                  with_step(several_operands(), 1, 3, [](Step& s) { s = s.pre(); }),
+                  {"rank 1 lane 0 step 3", "several local operands"}});
+  list.push_back(
+      {"a store over an operand still to be folded",
+       Pass::validate,
+       with_step(planned("gather_reduce", 5), 1, 6, [](Step& s) { s = s.loads(2).store(Buf::scratch, 1).blocks(2); }),
+       {"rank 1 lane 0 step 6", "stores over blocks that it has yet to load"}});
   list.push_back({"chunks of different sizes in one step",
                   Pass::validate,
                   with_step(ring, 2, 3, [](Step& s) { s.src = 1; }),
@@ -294,6 +340,15 @@ Mistakes in_data() {
                   {"rank 2 (out of place): chunk 0 of out as left by rank 2 lane 0 step 1", "bits may differ"}};
   differs.demands.rank_identical = true;
   list.push_back(differs);
+  list.push_back(
+      {"a local operand too few",
+       Pass::data,
+       with_step(several_operands(), 2, 4, [](Step& s) { s = s.loads(2); }),
+       {"rank 2 (out of place): chunk 0 of out as left by rank 2 lane 0 step 4", "rank 2's contribution 0 times"}});
+  list.push_back({"a local operand that nobody has stored",
+                  Pass::data,
+                  changed(several_operands(), [](Plan& p) { drop(p, 2, 3); }),
+                  {"rank 2 lane 0 step 3", "loads chunk 4 of scratch, which nothing has stored"}});
   list.push_back({"a barrier without one of its edges",
                   Pass::data,
                   short_barrier(),
@@ -355,6 +410,11 @@ Mistakes in_waiting() {
                  p.ranks[1].first_dep[1] = 0;
                }),
        {"rank 1 lane 0 step 0 (chunk 0 of scratch) round 1", "rank 1 lane 1 step 0 (chunk 0 of out) round 0"}});
+  list.push_back({"a local operand that the next round overwrites",
+                  Pass::races,
+                  operand_on_another_lane(false),
+                  {"rank 0 lane 0 step 2 (chunk 0 + j * 1, j < 2, of out) round 0 reads chunk 2 of scratch",
+                   "the write by rank 0 lane 1 step 0 (chunk 2 + j * 1, j < 2, of scratch) round 1"}});
   list.push_back({"a lag that is too long",
                   Pass::races,
                   changed(staged_broadcast(), [](Plan& p) { p.ranks[1].deps[0].lag = 2; }),
@@ -429,7 +489,8 @@ TEST(Mistakes, each_is_caught_by_its_pass_and_named) {
 TEST(Mistakes, the_plans_without_them_pass) {
   expect_right({planned("ring", 4), planned("one_shot", 3), planned("two_shot", 3), planned("binomial", 4),
                 planned("chain", 3), staged_broadcast(), two_ahead(), two_shot_with_copy(), crossed_chunks(0, 1),
-                unpacked(2), stale_source(), overtaken_destination(), planned("recursive_doubling", 4),
+                unpacked(2), several_operands(), operand_on_another_lane(true), planned("gather_reduce", 5),
+                stale_source(), overtaken_destination(), planned("recursive_doubling", 4),
                 planned("dissemination", 5)});
 }
 

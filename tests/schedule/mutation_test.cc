@@ -168,7 +168,7 @@ class Mutator {
     cell(s.self, "self", rank);
     cell(s.recv, "recv", rank);
     cell(s.send, "send", rank);
-    cell(s.spare, "spare", rank);
+    cell(s.nload, "nload", rank);
     cell(s.src, "src", rank);
     cell(s.dst, "dst", rank);
     cell(s.count, "count", rank, (s.ops & (kRecv | kSend)) == 0);
@@ -277,6 +277,7 @@ TEST(Mutation, plans_by_hand) {
   mutate("staged broadcast", {staged_broadcast()});
   mutate("two ahead", {two_ahead()});
   mutate("strided", {strided()});
+  mutate("several operands", {several_operands()});
 }
 
 }  // namespace

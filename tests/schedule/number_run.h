@@ -148,13 +148,13 @@ class NumberRun {
       operands.push_back(from(t.rank, s.recv + k).front());
       from(t.rank, s.recv + k).pop_front();
     }
-    if (s.has(kLoad)) {
+    for (uint32_t o = 0; o < s.nload; ++o) {
       Message own;
       for (uint32_t j = 0; j < s.count; ++j) {
-        const Number v = cell(t.rank, s.src_buf(), s, s.src, j, t.round);
+        const Number v = cell(t.rank, s.src_buf(), s, s.src, o * s.count + j, t.round);
         own.push_back(s.has(kPre) ? pre(v) : v);
       }
-      operands.insert(operands.begin() + s.self, own);
+      operands.insert(operands.begin() + s.self + o, own);
     }
     Message v(s.count);
     for (uint32_t j = 0; j < s.count; ++j) {

@@ -134,6 +134,24 @@ inline Plan strided() {
   return by_hand(Collective::all_reduce, 4, 4, {side(0), side(1)});
 }
 
+// All-reduce of three ranks and two chunks, whose operands wait in scratch and are folded at once: at rank 0 two of
+// them before a message, at rank 1 two behind it, at rank 2 all three.
+inline Plan several_operands() {
+  const Step send = Step{}.load(Buf::in, 0).pre().blocks(2).push(0, 2);
+  const auto keep = [](uint32_t at) { return Step{}.load(Buf::in, 0).pre().store(Buf::scratch, at).blocks(2); };
+  const auto take = [](uint32_t k, uint32_t at) { return Step{}.pop(k).store(Buf::scratch, at).blocks(2); };
+  const auto fold = [](uint32_t self, uint32_t operands) {
+    return Step{}.load(Buf::scratch, 0, self).loads(operands).post().store(Buf::out, 0).blocks(2);
+  };
+  const auto side = [](uint32_t a, uint32_t b, std::vector<Line> steps) {
+    return Program{{{a, 0, 0}, {b, 0, 0}}, {{a, 0, 0}, {b, 0, 0}}, {std::move(steps)}};
+  };
+  return by_hand(Collective::all_reduce, 2, 6,
+                 {side(1, 2, {send, keep(0), take(0, 2), fold(0, 2).pop(1)}),
+                  side(0, 2, {send, keep(0), take(1, 2), fold(1, 2).pop(0)}),
+                  side(0, 1, {send, take(0, 0), take(1, 2), keep(4), fold(0, 3)})});
+}
+
 inline Lowering slots(uint32_t depth, uint32_t ack_batch) {
   Lowering l;
   l.depth = depth;

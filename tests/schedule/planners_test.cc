@@ -186,6 +186,7 @@ TEST(FoldOrder, IsThatOfTheRanksOrOfATree) {
   constexpr auto last = [](uint32_t n) { return n - 1; };
   constexpr auto middle = [](uint32_t n) { return n / 2; };
   const Case cases[] = {{Collective::all_reduce, "one_shot", fold_in_rank_order, first},
+                        {Collective::all_reduce, "gather_reduce", fold_in_rank_order, first},
                         {Collective::all_reduce, "two_shot", fold_in_rank_order, first},
                         {Collective::all_reduce, "recursive_doubling", fold_as_tree, first},
                         {Collective::all_reduce, "halving_doubling", fold_as_tree, first},
@@ -308,6 +309,7 @@ TEST_P(Planners, StepsFitAtTheMostRanks) {
         const Step s = source->step(r, lane, i);
         EXPECT_EQ(s.has(kSend), s.nsend > 0);
         EXPECT_EQ(s.has(kRecv), s.nrecv > 0);
+        EXPECT_EQ(s.has(kLoad), s.nload > 0);
         EXPECT_LE(uint32_t{s.send} + s.nsend, source->links_out(r));
         EXPECT_LE(uint32_t{s.recv} + s.nrecv, source->links_in(r));
         EXPECT_LE(s.self, s.nrecv);

@@ -22,6 +22,7 @@
 #include "algorithms/double_tree.h"
 #include "algorithms/gather_binomial.h"
 #include "algorithms/gather_flat.h"
+#include "algorithms/gather_reduce.h"
 #include "algorithms/halving_doubling.h"
 #include "algorithms/math.h"
 #include "algorithms/nhr.h"
@@ -252,6 +253,7 @@ TEST(ClosedForm, HopsOfLogarithmicPlans) {
     EXPECT_EQ(time_of(AllGatherCirculant{n}, net, bytes(64 * n)).time_us, hops) << n;
     EXPECT_EQ(time_of(ReduceScatterCirculant{n}, net, bytes(64 * n)).time_us, hops) << n;
     EXPECT_EQ(time_of(Circulant{n}, net, bytes(64 * n)).time_us, 2 * hops) << n;
+    EXPECT_EQ(time_of(GatherReduce{n}, net, bytes(64)).time_us, hops) << n;
     // Every second column waits, then every far link.
     const double pat4 = hops <= 3 ? hops : (1 << (ceil_log2(n) - 3)) + 2;
     EXPECT_EQ(time_of(AllGatherNhr{n}, net, bytes(64 * n)).time_us, hops) << n;

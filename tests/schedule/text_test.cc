@@ -83,6 +83,16 @@ TEST(Text, ReadsLikeTheStep) {
   EXPECT_EQ(step_text(ring.ranks[2], 2, 0, 3), "r2 l0 s3: v = pop 1.t0 + in[2]*pre; post; store out[2]; push 3.t1");
 }
 
+TEST(Text, SeveralLocalOperandsAreCounted) {
+  Plan plan = find_planner(Collective::all_reduce, "gather_reduce")->plan(3, 0);
+  EXPECT_EQ(step_text(plan.ranks[1], 1, 0, 4), "r1 l0 s4: v = 3 of scratch[0]; post; store out[0]");
+  plan.ranks[1].steps[4] = Step{}.pop(0).load(Buf::scratch, 2, 1).loads(2).store(Buf::out, 0).blocks(1, 2);
+  EXPECT_EQ(step_text(plan.ranks[1], 1, 0, 4), "r1 l0 s4: v = pop 2.t0 + 2 of scratch[2:1:2]; store out[0:1:2]");
+  Result<Plan> back = parse_plan(to_text(plan));
+  ASSERT_TRUE(back.ok()) << back.error().text;
+  expect_same(*back, plan);
+}
+
 TEST(Text, CommentsBlankLinesAndBlanksDoNotMatter) {
   std::string text = "# a plan\n\n" + std::string(kMotley);
   text.replace(text.find("  r0 l0 s2"), 2, "\t  ");
@@ -132,7 +142,7 @@ TEST(Text, RefusesEverythingElseWithItsLine) {
       {"push 1.t2, 1.t3", "push 7.t2, 1.t3", "a link of the rank's table, not 7.t2"},
       {"push 1.t2, 1.t3", "push 1.t2, ", "found the end of the line, expected a number"},
       {"+ pop 1.t1", "+ pop 1.t2", "the link that follows in the rank's table, not 1.t2"},
-      {"+ pop 1.t1", "+ in[0:2]", "expected one operand from a buffer at most, or pop"},
+      {"+ pop 1.t1", "+ in[0:2]", "expected one range of operands from a buffer at most, or pop"},
       {"; post; store", "; store out[1:2]; post; store", "expected the end of the line"},
       {"; post; store", " post; store", "expected ';'"},
       {"; blocks 2", ";", "expected another part of the step"},

@@ -86,6 +86,16 @@ TEST(Select, ClassesThatNeedTheCanonicalFoldGetIt) {
       }
     }
   }
+  // Over a network, few messages for small vectors, as long as slots have a line for each of the vectors in them.
+  const auto small = [](uint32_t n, uint32_t hosts, uint32_t slot) {
+    return std::string(
+        lookup(*build(facts(n, hosts, slot), "", HKT_DETERMINISM_R3), Collective::all_reduce, 4096).planner->name);
+  };
+  EXPECT_EQ(small(6, 6, 4096), "one_shot");
+  EXPECT_EQ(small(7, 7, 4096), "gather_reduce");
+  EXPECT_EQ(small(7, 1, 4096), "two_shot");
+  EXPECT_EQ(small(128, 128, 4096), "gather_reduce");
+  EXPECT_EQ(small(256, 256, 4096), "one_shot");
   // The class before and the one of integers are left as they are.
   for (const hktDeterminism_t determinism : {HKT_DETERMINISM_R1, HKT_DETERMINISM_R4})
     EXPECT_STREQ(lookup(*build(facts(8, 8, 4096), "", determinism), Collective::all_reduce, 64 << 20).planner->name,
@@ -97,7 +107,7 @@ TEST(Select, APlannerWithoutTheClassIsRefused) {
   ASSERT_FALSE(ring.ok());
   EXPECT_EQ(ring.error().text,
             "HOCKET_ALGO: the bits of all_reduce by ring depend on size and placement, which determinism R2 does not "
-            "allow; these have the class: one_shot, two_shot");
+            "allow; these have the class: one_shot, gather_reduce, two_shot");
   // One that folds in the order of ranks, but rounds on the way.
   EXPECT_FALSE(build(facts(4, 1, 4096), "recursive_doubling", HKT_DETERMINISM_R3).ok());
   EXPECT_TRUE(build(facts(4, 1, 4096), "two_shot,flat,dissemination", HKT_DETERMINISM_R3).ok());

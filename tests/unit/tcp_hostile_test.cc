@@ -120,6 +120,55 @@ struct Impostor {
   Hello hello;
 };
 
+// Who comes to tell of a fault, and tells none, is dropped; one that is whole counts, however it is cut.
+TEST(TcpHostile, OnlyAWholeFaultIsHeardOfFromATeller) {
+  const FaultHead good{hktTimeout, 0, 5};
+  const std::string text = "call 5 timed out";
+  const auto payload = [&](const FaultHead& head) {
+    return std::string(reinterpret_cast<const char*>(&head), sizeof head) + text;
+  };
+  struct Case {
+    const char* name;
+    std::function<void(Header&, FaultHead&)> change;
+    bool heard;
+  };
+  const std::vector<Case> cases = {
+      {"as it should be", [](Header&, FaultHead&) {}, true},
+      {"another kind of frame", [](Header& h, FaultHead&) { h.kind = Kind::announce; }, false},
+      {"another epoch", [](Header& h, FaultHead&) { h.epoch = 8; }, false},
+      {"no room for a head", [](Header& h, FaultHead&) { h.length = sizeof(FaultHead) - 1; }, false},
+      {"a length of all ones", [](Header& h, FaultHead&) { h.length = UINT64_MAX; }, false},
+      {"longer than a fault", [](Header& h, FaultHead&) { h.length = tcp::kMaxControl + 1; }, false},
+      {"success", [](Header&, FaultHead& f) { f.code = hktSuccess; }, false},
+      {"an unknown code", [](Header&, FaultHead& f) { f.code = 1000; }, false},
+      {"a rank that does not exist", [](Header&, FaultHead& f) { f.rank = 2; }, false}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    Impostor i;
+    i.hello.purpose = static_cast<uint32_t>(tcp::Purpose::tell);
+    Header h = i.header(Kind::fault);
+    FaultHead head = good;
+    h.length = sizeof head + text.size();
+    c.change(h, head);
+    say(i.fd, &i.hello, sizeof i.hello);
+    const std::string rest = payload(head);
+    say(i.fd, &h, sizeof h);
+    for (const char byte : rest) {
+      (void)send(i.fd.get(), &byte, 1, MSG_NOSIGNAL);  // it may have been dropped
+      if (!has_fault(*i.ranks[0])) i.ranks[0]->progress();
+      if (!c.heard && dropped(i.fd)) break;
+    }
+    if (c.heard) {
+      ASSERT_TRUE(pump_until(i.ranks, [&] { return has_fault(*i.ranks[0]); }));
+      EXPECT_EQ(i.ranks[0]->fault()->code, hktTimeout);
+      EXPECT_EQ(text_of(*i.ranks[0]), text);
+      continue;
+    }
+    EXPECT_TRUE(pump_until(i.ranks, [&] { return dropped(i.fd); }));
+    EXPECT_FALSE(has_fault(*i.ranks[0])) << text_of(*i.ranks[0]);
+  }
+}
+
 TEST(TcpHostile, EveryBrokenRuleIsAFaultThatNamesThePeer) {
   struct Case {
     const char* name;

@@ -482,6 +482,47 @@ TEST(TcpFaults, ReachPeersThatConnectLaterAndArriveBeforeTheGoodbye) {
   EXPECT_EQ(ranks[1]->fault()->code, hktAborted) << text_of(*ranks[1]);
 }
 
+// Rank 1 dies, `survivor` hears of it and leaves; only then `late`, which has met neither, needs the survivor.
+void comes_late(int survivor, int late) {
+  SCOPED_TRACE("rank " + std::to_string(survivor) + " leaves, rank " + std::to_string(late) + " comes");
+  TcpRanks ranks = make_tcp_ranks(4);
+  ASSERT_EQ(ranks.size(), 4u);
+  TcpTransport& comes = *ranks[static_cast<size_t>(late)];
+  auto& leaves = ranks[static_cast<size_t>(survivor)];
+  meet(ranks, survivor, 1);
+  ASSERT_EQ(comes.connected(), 0u);
+  TcpTestAccess::kill(*ranks[1]);
+  ranks[1].reset();
+  while (!has_fault(*leaves)) {
+  }
+  const std::string why = text_of(*leaves);
+  leaves->raise(*leaves->fault());
+  leaves.reset();
+  (void)recv_end(comes, survivor);
+  ASSERT_TRUE(pump_until(ranks, [&] { return has_fault(comes); }));
+  EXPECT_EQ(comes.fault()->rank, 1);
+  EXPECT_EQ(text_of(comes), why);
+}
+
+TEST(TcpFaults, ReachARankThatComesWhenThoseWhoKnowHaveLeft) {
+  comes_late(0, 2);
+  comes_late(2, 0);
+  comes_late(2, 3);
+  comes_late(3, 2);
+}
+
+// Of those that are not connected: all, at once, whatever they wait for.
+TEST(TcpFaults, ReachRanksThatAreNotConnected) {
+  TcpRanks ranks = make_tcp_ranks(70);
+  ASSERT_EQ(ranks.size(), 70u);
+  meet(ranks, 3, 40);
+  ranks[3]->raise(Fault{hktAborted, 3, 0, "aborted"});
+  ASSERT_TRUE(pump_until(
+      ranks, [&] { return std::all_of(ranks.begin(), ranks.end(), [](auto& t) { return has_fault(*t); }); }));
+  for (auto& t : ranks) EXPECT_EQ(text_of(*t), "aborted");
+  ranks.clear();
+}
+
 TEST(TcpFaults, AreRaisedByOtherThreadsInTheMiddleOfTraffic) {
   TcpRanks ranks = make_tcp_ranks(2);
   ASSERT_EQ(ranks.size(), 2u);

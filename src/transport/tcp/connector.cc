@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/deadline.h"
+#include "transport/tcp/fault_frame.h"
 
 namespace hocket::tcp {
 namespace {
@@ -116,7 +117,8 @@ void Connector::welcome(Port::Visitor& visitor, Events& events) {
   const Hello& h = visitor.hello;
   const auto me = static_cast<uint32_t>(config_.rank);
   const bool watch = h.purpose == static_cast<uint32_t>(Purpose::watch);
-  if (h.rank >= static_cast<uint32_t>(config_.nranks) || (watch ? h.rank >= me : h.rank <= me)) {
+  const bool tell = h.purpose == static_cast<uint32_t>(Purpose::tell);
+  if (h.rank >= static_cast<uint32_t>(config_.nranks) || h.rank == me || (!tell && watch != (h.rank < me))) {
     drop(visitor.peer, "its rank is none that connects to this one");
     return;
   }
@@ -134,21 +136,26 @@ void Connector::welcome(Port::Visitor& visitor, Events& events) {
     events.failed.push_back({p.rank, std::move(s.error())});
     return;
   }
-  p.state = watch ? State::watched : State::answered;
-  if (watch || say_hello(p, Purpose::carry)) pending_.push_back(std::move(p));
+  p.state = tell ? State::listening : watch ? State::watched : State::answered;
+  if (tell || watch || say_hello(p, Purpose::carry)) pending_.push_back(std::move(p));
+}
+
+Hello Connector::Config::hello(Purpose purpose) const {
+  Hello h;
+  h.nonce = nonce;
+  h.rank = static_cast<uint32_t>(rank);
+  h.size = static_cast<uint32_t>(nranks);
+  h.epoch = limits.epoch;
+  h.depth = limits.geometry.depth;
+  h.slot_bytes = limits.geometry.slot_bytes;
+  h.ack_batch = limits.geometry.ack_batch;
+  h.tags = limits.tags;
+  h.purpose = static_cast<uint32_t>(purpose);
+  return h;
 }
 
 bool Connector::say_hello(const Pending& p, Purpose purpose) const {
-  Hello h;
-  h.nonce = config_.nonce;
-  h.rank = static_cast<uint32_t>(config_.rank);
-  h.size = static_cast<uint32_t>(config_.nranks);
-  h.epoch = config_.limits.epoch;
-  h.depth = config_.limits.geometry.depth;
-  h.slot_bytes = config_.limits.geometry.slot_bytes;
-  h.ack_batch = config_.limits.geometry.ack_batch;
-  h.tags = config_.limits.tags;
-  h.purpose = static_cast<uint32_t>(purpose);
+  const Hello h = config_.hello(purpose);
   Result<size_t> sent = send_some(p.fd.get(), &h, sizeof h);  // the first bytes of a connection always fit
   return sent && *sent == sizeof h;
 }
@@ -241,6 +248,24 @@ Connector::Step Connector::read_go(Pending& p) {
   return Step::drop;
 }
 
+Connector::Step Connector::read_fault(Pending& p, Events& events) {
+  bool alive = true;
+  if (!fill(p, sizeof(Header), &alive)) return alive ? Step::keep : Step::drop;
+  Header h;
+  std::memcpy(&h, p.bytes.data(), sizeof h);
+  const bool fits = h.length >= sizeof(FaultHead) && h.length <= kMaxControl;
+  if (h.kind != Kind::fault || h.epoch != config_.limits.epoch || !fits) {
+    drop(p.peer, "it came to tell of a fault and did not");
+    return Step::drop;
+  }
+  if (!fill(p, sizeof h + h.length, &alive)) return alive ? Step::keep : Step::drop;
+  if (Result<Fault> fault = unpack_fault(p.bytes.data() + sizeof h, h.length, config_.nranks); fault.ok())
+    events.told.push_back({p.rank, std::move(*fault)});
+  else
+    drop(p.peer, fault.error().text.c_str());
+  return Step::drop;
+}
+
 Connector::Step Connector::advance(Pending& p, short revents, Events& events) {
   switch (p.state) {
     case State::connecting:
@@ -249,6 +274,8 @@ Connector::Step Connector::advance(Pending& p, short revents, Events& events) {
       return revents == 0 ? Step::keep : read_hello(p, events);
     case State::answered:
       return revents == 0 ? Step::keep : read_go(p);
+    case State::listening:
+      return revents == 0 ? Step::keep : read_fault(p, events);
     case State::watched:
       return revents == 0 ? Step::keep : Step::drop;  // nothing is ever sent on a watch: it can only end
     case State::watching:

@@ -16,6 +16,7 @@
 #include "base/socket.h"
 #include "transport/tcp/port.h"
 #include "transport/tcp/wire.h"
+#include "transport/transport.h"
 
 namespace hocket::tcp {
 
@@ -28,6 +29,8 @@ class Connector {
     Limits limits;
     LogId log;
     int epoll = -1;  // will report all sockets that need progress()
+
+    Hello hello(Purpose purpose) const;
   };
   static constexpr int64_t kNextAfterNs = 250'000'000;
   static constexpr int64_t kHelloNs = 5'000'000'000;     // the same once a connection stands and no hello has come
@@ -35,6 +38,7 @@ class Connector {
   static constexpr int64_t kEndedNs = 500'000'000;       // for a connection to overtake the end of a watch
 
   explicit Connector(const Config& config) : config_(config) {}
+  const Config& config() const { return config_; }
 
   // Addresses of a rank from its Port::contact(). An error says what is wrong with the bytes.
   static Result<std::vector<Address>> parse_contact(std::string_view bytes);
@@ -52,9 +56,14 @@ class Connector {
     int rank;  // who is to blame
     Error error;
   };
+  struct Told {
+    int rank;  // who has told it
+    Fault fault;
+  };
   struct Events {
     std::vector<Made> made;
     std::vector<Failed> failed;
+    std::vector<Told> told;
   };
   // Takes visitors in, connects, says hello. Appends what has come of it.
   void progress(Events& events, std::vector<Port::Visitor>& visitors);
@@ -74,6 +83,7 @@ class Connector {
     watching,    // we connected to see them end -> ended
     ended,       // they have; a connection of theirs that is still on its way would explain it
     watched,     // they connected to see us end
+    listening,   // they connected to tell of a fault
   };
   struct Pending {
     Fd fd;
@@ -82,7 +92,7 @@ class Connector {
     State state = State::connecting;
     int64_t since = 0;
     size_t got = 0;
-    std::array<unsigned char, sizeof(Hello)> bytes{};  // a Hello, or a Header
+    std::array<unsigned char, sizeof(Header) + kMaxControl> bytes{};  // a Hello, a Header, or a fault frame
   };
   struct Dial {
     int rank = -1;
@@ -100,6 +110,7 @@ class Connector {
   Step advance_connected(Pending& p);
   Step read_hello(Pending& p, Events& events);
   Step read_go(Pending& p);
+  Step read_fault(Pending& p, Events& events);
   // Fills p.bytes up to `size`; true when complete. False in *alive when the connection is gone.
   bool fill(Pending& p, size_t size, bool* alive);
   bool say_hello(const Pending& p, Purpose purpose) const;

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transport/tcp/fault_frame.h"
+
 namespace hocket::tcp {
 
 Outbox::Outbox(const Limits& limits, const CallLog& calls)
@@ -58,11 +60,7 @@ void Outbox::credit(uint16_t tag, uint64_t count) {
 void Outbox::fault(const Fault& fault) {
   if (faulted_) return;
   faulted_ = true;
-  const FaultHead head{static_cast<int32_t>(fault.code), fault.rank, fault.call};
-  const size_t text = std::min(fault.text.size(), kFaultText);
-  std::memcpy(fault_.data(), &head, sizeof head);
-  std::memcpy(fault_.data() + sizeof head, fault.text.data(), text);
-  fault_bytes_ = sizeof head + text;
+  fault_bytes_ = pack_fault(fault, fault_.data());
 }
 
 Status Outbox::acked(uint16_t tag, uint64_t count) {

@@ -13,8 +13,8 @@
 #include <cstring>
 
 #include "base/deadline.h"
-#include "base/text.h"
 #include "transport/geometry.h"
+#include "transport/tcp/fault_frame.h"
 #include "transport/tcp/peer.h"
 
 namespace hocket::tcp {
@@ -33,15 +33,8 @@ Status TcpTransport::Peer::control(const Header& header, const unsigned char* pa
       return {};
     }
     case Kind::fault: {
-      FaultHead head;
-      std::memcpy(&head, payload, sizeof head);
-      if (head.code <= hktSuccess || head.code > hktAborted || head.rank < -1 || head.rank >= transport.config_.nranks)
-        return error(hktRemoteError, "a fault with code %d about rank %d", head.code, head.rank);
-      const auto* text = reinterpret_cast<const char*>(payload) + sizeof head;
-      const Fault fault{static_cast<Code>(head.code), head.rank, head.call,
-                        one_line(std::string_view(text, header.length - sizeof head))};
-      if (!transport.fault_) transport.fault_ = fault;
-      transport.spread(fault);
+      HKT_ASSIGN(const Fault fault, unpack_fault(payload, header.length, transport.config_.nranks));
+      transport.heard(fault);
       return {};
     }
     case Kind::goodbye:
@@ -307,6 +300,7 @@ void TcpTransport::poll_set(std::vector<pollfd>& fds) const {
 
 // What need not be done at every poll.
 void TcpTransport::look_around() {
+  if (teller_ != nullptr) teller_->progress();
   uint64_t raised = 0;
   (void)!read(wake_.get(), &raised, sizeof raised);  // nothing to read is fine, too: fault() tells
   connect();
@@ -316,10 +310,22 @@ void TcpTransport::look_around() {
 void TcpTransport::connect() {
   events_.made.clear();
   events_.failed.clear();
+  events_.told.clear();
   visitors_.clear();
   if (Status s = port_->receive(config_.nonce, visitors_); !s && missing_ != 0)  // else nobody is expected here
     events_.failed.push_back({config_.rank, std::move(s.error())});
   connector_.progress(events_, visitors_);
+  // A rank that cannot be reached may have left: it has then told of the fault before it closed its port, so that this
+  // is found now at the latest.
+  if (!events_.failed.empty()) {
+    visitors_.clear();
+    (void)port_->receive(config_.nonce, visitors_);
+    connector_.progress(events_, visitors_);
+  }
+  for (const Connector::Told& told : events_.told) {
+    HKT_INFO(net, config_.log, "rank %d told of a fault: %s", told.rank, told.fault.text.c_str());
+    heard(told.fault);
+  }
   for (Connector::Made& made : events_.made) adopt(made);
   for (Connector::Failed& failed : events_.failed) blame(failed.rank, failed.error.code, std::move(failed.error.text));
 }
@@ -447,6 +453,25 @@ void TcpTransport::spread(const Fault& fault) {
     flush(*p);
     flush_later(*p);
   }
+  // The others may need this rank, or one that leaves for the same reason, later: then nobody would be there to say
+  // why.
+  std::vector<Teller::Listener> others;
+  for (int k = 1; k < config_.nranks && !contacts_.empty(); ++k) {
+    const int r = (config_.rank + k) % config_.nranks;
+    const Peer* const p = peers_[static_cast<size_t>(r)].get();
+    const bool met = p != nullptr && (p->state == Peer::State::up || p->state == Peer::State::gone);
+    const std::vector<Address>& addresses = contacts_[static_cast<size_t>(r)];
+    if (!met && !addresses.empty()) others.push_back({r, addresses});
+  }
+  if (others.empty()) return;
+  teller_ = std::make_unique<Teller>(connector_.config(), fault, std::move(others));
+  teller_->progress();
+}
+
+// From a peer.
+void TcpTransport::heard(const Fault& fault) {
+  if (!fault_) fault_ = fault;
+  spread(fault);
 }
 
 // A connection must not be closed while what was sent is on its way: were anything to come in afterwards, the kernel
@@ -456,8 +481,13 @@ void TcpTransport::say_goodbye() {
   const Deadline deadline = Deadline::at(now_ns() + (fault_ || spread_ ? kFaultGoodbyeNs : kGoodbyeNs));
   for (Peer* p : up_) p->out.goodbye();
   std::vector<pollfd> polls;
-  while (!up_.empty()) {
+  const auto told = [&] { return teller_ == nullptr || teller_->done(); };
+  while (!up_.empty() || !told()) {
     polls.clear();
+    if (!told()) {
+      teller_->progress();
+      teller_->poll_set(polls);
+    }
     for (size_t i = up_.size(); i-- > 0;) {
       Peer& p = *up_[i];
       if (see_off(p)) {
@@ -468,7 +498,7 @@ void TcpTransport::say_goodbye() {
         polls.push_back({p.fd.get(), static_cast<short>(p.shut ? POLLIN : POLLIN | POLLOUT), 0});
       }
     }
-    if (up_.empty() || deadline.passed()) return;
+    if ((up_.empty() && told()) || deadline.passed()) return;
     poll(polls.data(), polls.size(), 1);  // acknowledgements wake nobody: look again soon
   }
 }

@@ -32,6 +32,7 @@
 #include "transport/tcp/inbox.h"
 #include "transport/tcp/outbox.h"
 #include "transport/tcp/port.h"
+#include "transport/tcp/teller.h"
 #include "transport/tcp/turn.h"
 #include "transport/transport.h"
 
@@ -82,7 +83,7 @@ class TcpTransport final : public Transport, private Pump {
   std::optional<Fault> fault() override HKT_EXCLUDES(turn_);
   bool left(int rank) const override HKT_EXCLUDES(turn_);
   // May wait for a non-blocking system call of the communicator's thread, and wakes it if it sleeps on poll_set().
-  // Peers pass the fault on to theirs.
+  // Peers pass the fault on to theirs; ranks that are not connected are told on connections of their own.
   void raise(const Fault& fault) override HKT_EXCLUDES(turn_);
 
  private:
@@ -118,6 +119,7 @@ class TcpTransport final : public Transport, private Pump {
   bool flush_queued() HKT_REQUIRES(turn_);
   void blame(int rank, Code code, std::string text) HKT_REQUIRES(turn_);
   void spread(const Fault& fault) HKT_REQUIRES(turn_);
+  void heard(const Fault& fault) HKT_REQUIRES(turn_);
   void say_goodbye() HKT_REQUIRES(turn_);
   bool see_off(Peer& p) HKT_REQUIRES(turn_);
 
@@ -140,8 +142,9 @@ class TcpTransport final : public Transport, private Pump {
   CallLog calls_ HKT_GUARDED_BY(turn_);      // this rank's
   uint64_t told_ HKT_GUARDED_BY(turn_) = 0;  // the last of them that all connected peers were told of
   int64_t told_at_ HKT_GUARDED_BY(turn_) = 0;
-  std::optional<Fault> fault_ HKT_GUARDED_BY(turn_);   // found or raised by this rank, or told by a peer
-  std::optional<Fault> spread_ HKT_GUARDED_BY(turn_);  // what the peers have been told
+  std::optional<Fault> fault_ HKT_GUARDED_BY(turn_);      // found or raised by this rank, or told by a peer
+  std::optional<Fault> spread_ HKT_GUARDED_BY(turn_);     // what the peers have been told
+  std::unique_ptr<Teller> teller_ HKT_GUARDED_BY(turn_);  // tells those that it has not reached
   Stage stage_ HKT_GUARDED_BY(turn_);
 };
 

@@ -42,6 +42,7 @@ static_assert(offsetof(Hello, version) == 8 && offsetof(Hello, auth) == 12 && of
 enum class Purpose : uint32_t {
   carry = 0,  // to carry frames
   watch = 1,  // only to see when the other process ends; never answered
+  tell = 2,   // a fault frame follows, and nothing else; never answered
 };
 
 enum class Kind : uint8_t {

@@ -1,0 +1,78 @@
+#include "transport/tcp/teller.h"
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#include <cstring>
+#include <utility>
+
+#include "base/deadline.h"
+#include "transport/tcp/fault_frame.h"
+
+namespace hocket::tcp {
+
+Teller::Teller(const Connector::Config& config, const Fault& fault, std::vector<Listener> to)
+    : log_(config.log), listeners_(std::move(to)) {
+  const Hello hello = config.hello(Purpose::tell);
+  Header header;
+  header.epoch = config.limits.epoch;
+  header.kind = Kind::fault;
+  header.length = pack_fault(fault, bytes_.data() + sizeof hello + sizeof header);
+  std::memcpy(bytes_.data(), &hello, sizeof hello);
+  std::memcpy(bytes_.data() + sizeof hello, &header, sizeof header);
+  size_ = sizeof hello + sizeof header + header.length;
+}
+
+bool Teller::start(Talk& talk, int64_t now) {
+  for (; talk.address < talk.to->addresses.size(); ++talk.address) {
+    Result<Fd> fd = start_connect(talk.to->addresses[talk.address]);
+    if (!fd) continue;
+    talk.fd = std::move(*fd);
+    talk.since = now;
+    return true;
+  }
+  HKT_INFO(net, log_, "rank %d could not be told of the fault: it has gone, or nothing answers there", talk.to->rank);
+  return false;
+}
+
+bool Teller::advance(Talk& talk, int64_t now) {
+  const int fd = talk.fd.get();
+  if (talk.said) {
+    int unacknowledged = 0;
+    return ioctl(fd, SIOCOUTQ, &unacknowledged) == 0 && unacknowledged != 0;
+  }
+  pollfd ready{fd, POLLOUT, 0};
+  const bool connected = poll(&ready, 1, 0) > 0;
+  const bool last = talk.address + 1 == talk.to->addresses.size();
+  if (!connected && (last || now - talk.since < Connector::kNextAfterNs)) return true;
+  if (connected && finish_connect(fd, talk.to->addresses[talk.address]).ok()) {
+    // The first bytes of a connection always fit.
+    Result<size_t> sent = send_some(fd, bytes_.data(), size_);
+    talk.said = sent && *sent == size_;
+    if (talk.said) return true;
+  }
+  ++talk.address;
+  return start(talk, now);
+}
+
+void Teller::progress() {
+  const int64_t now = now_ns();
+  for (size_t i = talks_.size(); i-- > 0;) {
+    if (advance(talks_[i], now)) continue;
+    if (i + 1 != talks_.size()) talks_[i] = std::move(talks_.back());
+    talks_.pop_back();
+  }
+  while (next_ != listeners_.size() && talks_.size() < kAtOnce) {
+    Talk talk;
+    talk.to = &listeners_[next_++];
+    // On a connection within a host the answer is there at once.
+    if (start(talk, now) && advance(talk, now)) talks_.push_back(std::move(talk));
+  }
+}
+
+void Teller::poll_set(std::vector<pollfd>& fds) const {
+  for (const Talk& t : talks_)
+    if (!t.said) fds.push_back({t.fd.get(), POLLOUT, 0});
+}
+
+}  // namespace hocket::tcp
