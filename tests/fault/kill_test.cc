@@ -39,11 +39,12 @@ struct Outcome {
 
 using Options = const hktCallOptions_t*;
 
-// A rank and its buffers: one to read, and one for the result of each call that may be outstanding.
+// A rank and its buffers: one to read, and one for the result of each call that may be outstanding. Of registered
+// memory, if the job says so, and registering goes well; it fails with the peers like any call.
 class Rank {
  public:
   Rank(hktComm_t to_use, int n, int rank, size_t elements)
-      : comm(to_use), nranks(n), me(rank), count(elements), in_(count * static_cast<size_t>(n), 1.0f) {
+      : comm(to_use), nranks(n), me(rank), count(elements), each_(count * static_cast<size_t>(n)) {
     for (int r = 0; r < n; ++r) {
       counts.push_back(r == 0 ? 0 : count);
       sends.push_back(between(me, r));
@@ -59,16 +60,27 @@ class Rank {
   // Moves on with every call, in the same way on all ranks.
   int root() { return static_cast<int>(calls_++) % nranks; }
   size_t between(int from, int to) const { return (from + to) % 3 == 1 ? 0 : count; }
-  const float* in() const { return in_.data(); }
-  float* out() {
-    std::vector<float>& buffer = out_[calls_++ % out_.size()];
-    buffer.resize(in_.size(), 1.0f);
-    return buffer.data();
+  hktResult_t allocate(bool registered) {
+    if (!registered) {
+      private_.resize(kBuffers * each_, 1.0f);
+      memory_ = private_.data();
+      return hktSuccess;
+    }
+    void* at = nullptr;
+    if (const hktResult_t r = hktMemAlloc(&at, kBuffers * each_ * sizeof(float)); r != hktSuccess) return r;
+    memory_ = static_cast<float*>(at);
+    std::fill_n(memory_, kBuffers * each_, 1.0f);
+    hktRegistration_t registration = nullptr;
+    return hktCommRegister(comm, at, kBuffers * each_ * sizeof(float), &registration);
   }
+  const float* in() const { return memory_; }
+  float* out() { return memory_ + (1 + calls_++ % (kBuffers - 1)) * each_; }
 
  private:
-  std::vector<float> in_;
-  std::array<std::vector<float>, 8> out_;
+  static constexpr size_t kBuffers = 9;
+  const size_t each_;  // elements of a buffer
+  std::vector<float> private_;
+  float* memory_ = nullptr;
   size_t calls_ = 0;
 };
 
@@ -209,8 +221,12 @@ struct Way {
   const char* name;
   const char* transport;
   const char* shm;  // HOCKET_SHM
+  bool registered;
 };
-constexpr Way kWays[] = {{"Shm", "shm", "memfd"}, {"Devshm", "shm", "devshm"}, {"Tcp", "tcp", "memfd"}};
+constexpr Way kWays[] = {{"Shm", "shm", "memfd", false},
+                         {"Devshm", "shm", "devshm", false},
+                         {"Registered", "shm", "memfd", true},
+                         {"Tcp", "tcp", "memfd", false}};
 
 struct Victim {
   int rank, nranks;
@@ -259,7 +275,7 @@ void expect_gone(const std::set<std::string>& before) {
   ADD_FAILURE() << left.size() << " segments are left in /dev/shm, " << *left.begin() << " for one";
 }
 
-void kill_one(const Form& form, uint32_t seed, uint32_t which, int longest_ms) {
+void kill_one(const Form& form, const Way& way, uint32_t seed, uint32_t which, int longest_ms) {
   SCOPED_TRACE("seed " + std::to_string(seed) + ", calls " + std::to_string(which));
   std::mt19937 random(seed);
   const int n = 2 + static_cast<int>(random() % 3);
@@ -280,8 +296,11 @@ void kill_one(const Form& form, uint32_t seed, uint32_t which, int longest_ms) {
     if (pid == 0) {
       std::unique_ptr<Rank> me;
       rank_main(place, rank, victim, p[1], [&](hktComm_t comm, Verdict& v) {
-        if (me == nullptr) me = std::make_unique<Rank>(comm, n, rank, count);
-        form.round(*me, which, v);
+        if (me == nullptr) {
+          me = std::make_unique<Rank>(comm, n, rank, count);
+          v.take(me->allocate(way.registered));
+        }
+        if (!v.failed()) form.round(*me, which, v);
       });
     }
     close(p[1]);
@@ -328,7 +347,7 @@ TEST_P(Kill, TheOthersNameTheDeadRank) {
   // Segments in /dev/shm differ from others by how they are made and end, not by what calls do.
   const int kills = full ? 200 : std::strcmp(way.shm, "devshm") == 0 ? 2 : form.kills;
   for (int i = 0; i < kills && !HasFailure(); ++i)
-    kill_one(form, static_cast<uint32_t>(1000 + i), static_cast<uint32_t>(i), full ? 100 : 30);
+    kill_one(form, way, static_cast<uint32_t>(1000 + i), static_cast<uint32_t>(i), full ? 100 : 30);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Kill, testing::Combine(testing::ValuesIn(kForms), testing::ValuesIn(kWays)),
