@@ -276,6 +276,25 @@ HWY_INLINE hn::Vec<R> divided(R real, hn::Vec<R>& rest, hn::Vec<R> divisor) {
   return quotient;
 }
 
+// The float next to a significand whose leading bit is `kLead`, without its sign; `more`: by how much its exponent is
+// above that of the least normal number.
+template <class F, int kLead, class D>
+HWY_INLINE hn::Vec<D> nearest_of(D d, hn::Vec<D> significand, hn::Vec<hn::RebindToSigned<D>> more) {
+  const hn::RebindToSigned<D> whole;
+  const auto one = hn::Set(d, 1);
+  const auto normal = hn::Max(more, hn::Zero(whole));
+  const auto below = hn::Add(hn::Sub(normal, more), hn::Set(whole, kLead - F::kMantissa));
+  const auto drop = hn::BitCast(d, hn::Min(below, hn::Set(whole, kLead + 2)));  // all of it: less than half a unit
+  const auto half = hn::ShiftRight<1>(hn::Shl(one, drop));
+  const auto even = hn::AndNot(hn::Shr(significand, drop), one);
+  const auto cut = hn::Shr(hn::Add(significand, hn::Sub(half, even)), drop);
+  // The leading bit, if the result is normal, is one more in the exponent; so is a carry.
+  const auto finite = hn::Add(cut, hn::ShiftLeft<F::kMantissa>(hn::BitCast(d, normal)));
+  const auto infinite = hn::Gt(normal, hn::Set(whole, F::kSpecial - 2));
+  const auto infinity = hn::Set(d, uint64_t{F::kInfinity});
+  return hn::IfThenElse(hn::RebindMask(d, infinite), infinity, finite);
+}
+
 // Rounds vectors of sums of one limb, by each_vector: what nearest() does. Where nothing is finite the result is of no
 // meaning.
 template <class F, bool kDivides>
@@ -302,21 +321,12 @@ struct NearestAt {
       lowered = hn::Add(lowered, lift);
     }
 
-    // The exponent of the result, if it is a normal number: as many more than that of the least one.
     constexpr int64_t above = -1023 - 1 - F::kMantissa - F::kBelow;
     const auto exponent = hn::Sub(hn::Add(hn::ShiftRight<52>(bits), code), lowered);
     const auto more = hn::Add(hn::BitCast(whole, exponent), hn::Set(whole, above));
-    const auto normal = hn::Max(more, hn::Zero(whole));
-    const auto below = hn::Add(hn::Sub(normal, more), hn::Set(whole, 52 - F::kMantissa));
-    const auto drop = hn::BitCast(d, hn::Min(below, hn::Set(whole, 54)));  // all of it, and less than half
-    const auto mask = hn::Set(d, (uint64_t{1} << 52) - 1), one = hn::Set(d, 1);
+    const auto mask = hn::Set(d, (uint64_t{1} << 52) - 1);
     const auto significand = hn::Or(hn::And(bits, mask), hn::Set(d, uint64_t{1} << 52));
-    const auto half = hn::ShiftRight<1>(hn::Shl(one, drop));
-    const auto even = hn::AndNot(hn::Shr(significand, drop), one);
-    const auto cut = hn::Shr(hn::Add(significand, hn::Sub(half, even)), drop);
-    const auto finite = hn::Add(cut, hn::ShiftLeft<F::kMantissa>(hn::BitCast(d, normal)));
-    const auto infinity = hn::Set(whole, static_cast<int64_t>(F::kInfinity));
-    const auto bounded = hn::BitCast(d, hn::Min(hn::BitCast(whole, finite), infinity));
+    const auto bounded = nearest_of<F, 52>(d, significand, more);
     const auto with_sign = hn::Or(bounded, hn::ShiftLeft<8 * sizeof(typename F::Bits) - 1>(sign));
     const auto result = hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), with_sign);
     const auto minus_zero = hn::Eq(code, hn::Zero(d));
@@ -344,19 +354,69 @@ struct NearestAt {
   }
 };
 
+// The same for sums of two limbs, divided by a power of two.
+template <class F>
+struct NearestOfPairsAt {
+  unsigned char* to;
+  const int64_t* sums;
+  const typename F::Code* codes;
+  uint64_t twos;
+
+  template <class D>  // of uint64_t
+  HWY_INLINE void operator()(D d, uint64_t i) const {
+    const hn::RebindToSigned<D> whole;
+    const auto code = hn::PromoteTo(
+        d, hn::PromoteTo(hn::Rebind<uint32_t, D>(), hn::LoadU(hn::Rebind<typename F::Code, D>(), codes + i)));
+    const auto mask = hn::Set(d, (uint64_t{1} << kLimbBits) - 1), zero = hn::Zero(d);
+    hn::Vec<D> first, second;
+    hn::LoadInterleaved2(d, reinterpret_cast<const uint64_t*>(sums + 2 * i), first, second);
+    second = hn::Add(second, hn::BitCast(d, hn::ShiftRight<kLimbBits>(hn::BitCast(whole, first))));
+    first = hn::And(first, mask);
+    const auto sign = hn::ShiftRight<63>(second), all = hn::Sub(zero, sign);
+    const auto borrows = hn::IfThenZeroElse(hn::Eq(first, zero), sign);
+    const auto low = hn::And(hn::Sub(hn::Xor(first, all), all), mask);
+    const auto high = hn::Sub(hn::Sub(hn::Xor(second, all), all), borrows);
+
+    // One word of it, whose leading bit is 62; what is cut off shows in the last bit.
+    const auto small = hn::Eq(high, zero);
+    const auto word = hn::IfThenElse(small, low, high);
+    const auto leading = hn::ShiftRight<52>(normalised(d, word));  // by 1023 too much
+    const auto lift = hn::And(hn::Sub(hn::Set(d, 1023 + 62), leading), hn::Set(d, 63));
+    const auto by = hn::Sub(hn::BitCast(whole, lift), hn::Set(whole, kLimbBits)), none = hn::Zero(whole);
+    const auto up = hn::BitCast(d, hn::Max(by, none)), down = hn::BitCast(d, hn::Max(hn::Neg(by), none));
+    const auto lost = hn::IfThenZeroElse(small, hn::AndNot(hn::Shl(hn::Set(d, ~uint64_t{0}), down), low));
+    const auto rest = hn::IfThenZeroElse(small, hn::Shr(hn::Shl(low, up), down));
+    const auto lifted = hn::Or(hn::Shl(word, lift), rest);
+    const auto cut = hn::Or(lost, hn::And(lifted, hn::Set(d, 3)));
+    const auto odd = hn::IfThenZeroElse(hn::Eq(cut, zero), hn::Set(d, 1));
+    const auto significand = hn::Or(hn::ShiftRight<2>(lifted), odd);
+
+    constexpr int64_t above = -1023 - 1 - F::kMantissa - F::kBelow;
+    const auto limb = hn::IfThenZeroElse(small, hn::Set(d, kLimbBits));
+    const auto exponent = hn::Sub(hn::Add(hn::Add(leading, limb), code), hn::Set(d, twos));
+    const auto more = hn::Add(hn::BitCast(whole, exponent), hn::Set(whole, above));
+    const auto with_sign = hn::Or(nearest_of<F, 60>(d, significand, more), hn::ShiftLeft<63>(sign));
+    const auto result = hn::IfThenZeroElse(hn::Eq(hn::Or(low, high), zero), with_sign);
+    hn::StoreU(hn::IfThenElse(hn::Eq(code, zero), hn::Set(d, F::kSign), result), d,
+               reinterpret_cast<uint64_t*>(to + i * sizeof(uint64_t)));
+  }
+};
+
 template <class F>
 void round_vectors(void* to, const int64_t* sums, const void* codes_at, uint64_t floats, uint32_t divisor) {
   auto* const dst = static_cast<unsigned char*>(to);
   const auto* const codes = static_cast<const typename F::Code*>(codes_at);
   const int twos = std::countr_zero(divisor);
   const auto each = [&](auto nearest_at) { each_vector<Integer<uint64_t>>(nearest_at, 0, floats); };
-  if (const double odd = divisor >> twos; odd != 1)
+  if constexpr (F::kLimbs == 2)
+    each(NearestOfPairsAt<F>{dst, sums, codes, static_cast<uint64_t>(twos)});
+  else if (const double odd = divisor >> twos; odd != 1)
     each(NearestAt<F, true>{dst, sums, codes, static_cast<uint64_t>(twos), odd});
   else
     each(NearestAt<F, false>{dst, sums, codes, static_cast<uint64_t>(twos), odd});
   for (uint64_t i = 0; i < floats; ++i) {
     if (codes[i] != F::kSpecial) continue;
-    const auto result = result_of_kinds<F>(static_cast<uint64_t>(sums[i]));
+    const auto result = result_of_kinds<F>(static_cast<uint64_t>(sums[i * F::kLimbs]));
     std::memcpy(dst + i * sizeof result, &result, sizeof result);
   }
 }
@@ -364,7 +424,8 @@ void round_vectors(void* to, const int64_t* sums, const void* codes_at, uint64_t
 template <class F>
 void round(void* to, const int64_t* sums, const void* codes_at, uint64_t floats, uint32_t divisor) {
   using Wide = typename F::Wide;
-  if constexpr (F::kLimbs == 1) return round_vectors<F>(to, sums, codes_at, floats, divisor);
+  // What is left is float64 by a number that is no power of two.
+  if (F::kLimbs == 1 || std::has_single_bit(divisor)) return round_vectors<F>(to, sums, codes_at, floats, divisor);
   auto* const dst = static_cast<unsigned char*>(to);
   const auto* const codes = static_cast<const typename F::Code*>(codes_at);
   for (uint64_t i = 0; i < floats; ++i) {
