@@ -6,7 +6,6 @@
 #include <new>
 
 #include "comm/communicator.h"
-#include "engine/operation.h"
 #include "hocket/hocket.h"
 
 // A handle. Its few bytes outlive hktCommDestroy on purpose, so that the use of a destroyed handle is an error and not
@@ -38,7 +37,7 @@ hktResult_t guarded(const char* function, Body&& body) {
 // words.
 inline bool valid(hktComm_t comm) { return comm != nullptr && comm->comm != nullptr; }
 // For calls: not in an operation that a call runs, which would wait for itself.
-inline bool usable(hktComm_t comm) { return valid(comm) && in_operation == 0; }
+inline bool usable(hktComm_t comm) { return valid(comm) && !Communicator::in_an_operation(); }
 Error unusable(const char* function, hktComm_t comm);
 
 inline Status check_comm(const char* function, hktComm_t comm) {
@@ -47,7 +46,7 @@ inline Status check_comm(const char* function, hktComm_t comm) {
 }
 Error in_an_operation(const char* function);
 inline Status check_no_operation(const char* function) {
-  if (in_operation != 0) return in_an_operation(function);
+  if (Communicator::in_an_operation()) return in_an_operation(function);
   return {};
 }
 // `options` is not null.

@@ -22,6 +22,7 @@
 #include "comm/stages.h"
 #include "comm/watch.h"
 #include "engine/engine.h"
+#include "engine/operation.h"
 #include "select/learn_stores.h"
 #include "select/select.h"
 
@@ -97,6 +98,9 @@ class Communicator {
   Result<hktRedOp_t> make_op(const Operation& operation);
   // An error while a call runs, or one that uses it is outstanding or in an open group.
   Status destroy_op(hktRedOp_t op);
+
+  // Does an operation of the program's run in this thread, in the middle of a call?
+  static bool in_an_operation() { return in_operation != 0; }
 
   // Any thread. Not in a forked child, whose sockets and memory are those of the parent's communicator.
   bool forked() const { return guard_.in_child(); }

@@ -86,23 +86,8 @@ HWY_INLINE Wide negate_if(Wide value, bool negative) {
   return (value ^ all) - all;
 }
 
-// `code` is that of a finite sum.
-template <class F>
-HWY_INLINE typename F::Wide integer_of(typename F::Bits bits, int code) {
-  using Wide = typename F::Wide;
-  constexpr Wide one = 1;
-  const int e = exponent_of<F>(bits);
-  const auto mantissa = static_cast<Wide>(bits & F::kMantissaMask);
-  const Wide exact = (mantissa | static_cast<Wide>(e != 0) << F::kMantissa) << F::kBelow;
-  const int orders = (code > 1 ? code : 1) - (e > 1 ? e : 1);
-  const int shift = orders > F::kBits ? F::kBits + 1 : orders;  // all beyond is less than half a unit
-  // Adds half a unit, less a bit if the result would be odd otherwise.
-  const Wide even = ~(exact >> shift) & static_cast<Wide>(shift != 0);
-  const Wide magnitude = (exact + ((one << shift) >> 1) - even) >> shift;
-  return negate_if(magnitude, (bits & F::kSign) != 0);
-}
-
-// The same for vectors of one limb, by each_vector.
+// Integers of one limb, of vectors, by each_vector. Of no meaning where the code is that of what is not finite. Half a
+// unit is added, less a bit if the result would be odd otherwise; all beyond kBits orders is less than half a unit.
 template <class F>
 struct IntegersAt {
   int64_t* sums;
@@ -142,6 +127,46 @@ struct IntegersAt {
   }
 };
 
+// The same for vectors of two limbs. A significand has 53 bits, so either it is moved up and nothing is cut off, or it
+// is rounded and fits one word.
+template <class F>
+struct LimbPairsAt {
+  int64_t* sums;
+  const unsigned char* from;
+  const typename F::Code* codes;
+
+  template <class D>  // of uint64_t
+  HWY_INLINE void operator()(D d, uint64_t i) const {
+    const hn::RebindToSigned<D> whole;
+    const auto bits = hn::LoadU(d, reinterpret_cast<const uint64_t*>(from + i * sizeof(uint64_t)));
+    const hn::Rebind<uint32_t, D> narrow;
+    const auto code32 = hn::PromoteTo(narrow, hn::LoadU(hn::Rebind<typename F::Code, D>(), codes + i));
+    const auto code = hn::BitCast(whole, hn::PromoteTo(d, hn::Max(code32, hn::Set(narrow, 1))));
+    const auto e = hn::And(hn::ShiftRight<F::kMantissa>(bits), hn::Set(d, F::kSpecial));
+    const auto subnormal = hn::Eq(e, hn::Zero(d));
+    const auto one = hn::Set(d, 1);
+    const auto leading = hn::IfThenZeroElse(subnormal, hn::Set(d, F::kOne << F::kMantissa));
+    const auto significand = hn::Or(hn::And(bits, hn::Set(d, F::kMantissaMask)), leading);
+    const auto orders = hn::Sub(code, hn::BitCast(whole, hn::IfThenElse(subnormal, one, e)));
+    const auto limit = hn::Set(whole, F::kBelow), none = hn::Zero(whole);
+    const auto lost = hn::Min(hn::Max(hn::Sub(orders, limit), none), hn::Set(whole, F::kMantissa + 2));
+    const auto down = hn::BitCast(d, lost), up = hn::BitCast(d, hn::Max(hn::Sub(limit, orders), none));
+    const auto exact = hn::Eq(down, hn::Zero(d));
+    const auto even = hn::IfThenZeroElse(exact, hn::AndNot(hn::Shr(significand, down), one));
+    const auto half = hn::ShiftRight<1>(hn::Shl(one, down));
+    const auto rounded = hn::Shr(hn::Add(significand, hn::Sub(half, even)), down);
+    const auto mask = hn::Set(d, (uint64_t{1} << kLimbBits) - 1);
+    const auto lower = hn::And(hn::Shl(rounded, up), mask);
+    const auto upper = hn::Shr(rounded, hn::Sub(hn::Set(d, kLimbBits), up));
+    const auto sign = hn::ShiftRight<63>(bits), all = hn::Sub(hn::Zero(d), sign);
+    // -(upper, lower): the lower limb stays positive and borrows from the upper one, if it is not 0.
+    const auto borrows = hn::IfThenZeroElse(hn::Eq(lower, hn::Zero(d)), sign);
+    const auto low = hn::And(hn::Sub(hn::Xor(lower, all), all), mask);
+    const auto high = hn::Sub(hn::Sub(hn::Xor(upper, all), all), borrows);
+    hn::StoreInterleaved2(low, high, d, reinterpret_cast<uint64_t*>(sums + 2 * i));
+  }
+};
+
 template <class F>
 HWY_INLINE void put(int64_t* sums, uint64_t i, typename F::Wide value) {
   if constexpr (F::kLimbs == 1) {
@@ -155,11 +180,8 @@ HWY_INLINE void put(int64_t* sums, uint64_t i, typename F::Wide value) {
 template <class F>
 void quantise(int64_t* sums, const void* from, const void* codes_at, uint64_t floats) {
   const auto* const codes = static_cast<const typename F::Code*>(codes_at);
-  if constexpr (F::kLimbs == 1) {
-    each_vector<Integer<uint64_t>>(IntegersAt<F>{sums, static_cast<const unsigned char*>(from), codes}, 0, floats);
-  } else {
-    for (uint64_t i = 0; i < floats; ++i) put<F>(sums, i, integer_of<F>(load<F>(from, i), codes[i]));
-  }
+  using At = std::conditional_t<F::kLimbs == 1, IntegersAt<F>, LimbPairsAt<F>>;
+  each_vector<Integer<uint64_t>>(At{sums, static_cast<const unsigned char*>(from), codes}, 0, floats);
   for (uint64_t i = 0; i < floats; ++i)
     if (codes[i] == F::kSpecial) put<F>(sums, i, kind_of<F>(load<F>(from, i)));
 }
@@ -211,9 +233,199 @@ HWY_INLINE typename F::Bits result_of_kinds(uint64_t counted) {
   return static_cast<typename F::Bits>(F::kInfinity | (minus != 0 ? F::kSign : 0));
 }
 
+// Integers below 2^53 (of_integer: 2^52) as doubles and back; exact, whatever the rounding mode.
+constexpr uint64_t k2To52 = 0x4330000000000000, k2To84 = 0x4530000000000000;  // bits of these doubles
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToFloat<D>> of_integer(D d, hn::Vec<D> v) {
+  const hn::RebindToFloat<D> real;
+  return hn::Sub(hn::BitCast(real, hn::Or(v, hn::Set(d, k2To52))), hn::Set(real, 0x1p52));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> to_integer(D d, hn::Vec<hn::RebindToFloat<D>> v) {
+  const hn::RebindToFloat<D> real;
+  return hn::Xor(hn::BitCast(d, hn::Add(v, hn::Set(real, 0x1p52))), hn::Set(d, k2To52));
+}
+
+// The bits of the double that is v < 2^63, rounded to odd: the last bit stands for all that is cut off. So whoever
+// rounds it once more, to two bits less or fewer, rounds v.
+template <class D>
+HWY_INLINE hn::Vec<D> normalised(D d, hn::Vec<D> v) {
+  const hn::RebindToFloat<D> real;
+  const auto cut = hn::And(v, hn::Set(d, 0x7ff)), kept = hn::AndNot(hn::Set(d, 0x7ff), v);
+  const auto odd = hn::IfThenElse(hn::Eq(cut, hn::Zero(d)), kept, hn::Or(kept, hn::Set(d, 0x800)));
+  const auto short_enough = hn::Eq(hn::ShiftRight<53>(v), hn::Zero(d));
+  const auto exact = hn::IfThenElse(short_enough, v, odd);
+  const auto upper = hn::BitCast(real, hn::Or(hn::ShiftRight<32>(exact), hn::Set(d, k2To84)));
+  const auto lower = hn::BitCast(real, hn::Or(hn::And(exact, hn::Set(d, 0xffffffff)), hn::Set(d, k2To52)));
+  return hn::BitCast(d, hn::Add(hn::Sub(upper, hn::Set(real, 0x1p84 + 0x1p52)), lower));
+}
+
+// One digit of a long division, of integers below 2^52 with a quotient below 2^51: the quotient is returned, the
+// remainder stays in `rest`.
+template <class R>  // of double
+HWY_INLINE hn::Vec<R> divided(R real, hn::Vec<R>& rest, hn::Vec<R> divisor) {
+  const auto two = hn::Set(real, 0x1p52), one = hn::Set(real, 1.0), none = hn::Zero(real);
+  auto quotient = hn::Sub(hn::Add(hn::Div(rest, divisor), two), two);  // by one too much or too little, maybe
+  rest = hn::Sub(rest, hn::Mul(quotient, divisor));
+  const auto over = hn::Lt(rest, none);
+  quotient = hn::Sub(quotient, hn::IfThenElseZero(over, one));
+  rest = hn::Add(rest, hn::IfThenElseZero(over, divisor));
+  const auto under = hn::Ge(rest, divisor);
+  quotient = hn::Add(quotient, hn::IfThenElseZero(under, one));
+  rest = hn::Sub(rest, hn::IfThenElseZero(under, divisor));
+  return quotient;
+}
+
+// The float next to a significand whose leading bit is `kLead`, without its sign; `more`: by how much its exponent is
+// above that of the least normal number.
+template <class F, int kLead, class D>
+HWY_INLINE hn::Vec<D> nearest_of(D d, hn::Vec<D> significand, hn::Vec<hn::RebindToSigned<D>> more) {
+  const hn::RebindToSigned<D> whole;
+  const auto one = hn::Set(d, 1);
+  const auto normal = hn::Max(more, hn::Zero(whole));
+  const auto below = hn::Add(hn::Sub(normal, more), hn::Set(whole, kLead - F::kMantissa));
+  const auto drop = hn::BitCast(d, hn::Min(below, hn::Set(whole, kLead + 2)));  // all of it: less than half a unit
+  const auto half = hn::ShiftRight<1>(hn::Shl(one, drop));
+  const auto even = hn::AndNot(hn::Shr(significand, drop), one);
+  const auto cut = hn::Shr(hn::Add(significand, hn::Sub(half, even)), drop);
+  // The leading bit, if the result is normal, is one more in the exponent; so is a carry.
+  const auto finite = hn::Add(cut, hn::ShiftLeft<F::kMantissa>(hn::BitCast(d, normal)));
+  const auto infinite = hn::Gt(normal, hn::Set(whole, F::kSpecial - 2));
+  const auto infinity = hn::Set(d, uint64_t{F::kInfinity});
+  return hn::IfThenElse(hn::RebindMask(d, infinite), infinity, finite);
+}
+
+// Rounds vectors of sums of one limb, by each_vector: what nearest() does. Where nothing is finite the result is of no
+// meaning.
+template <class F, bool kDivides>
+struct NearestAt {
+  unsigned char* to;
+  const int64_t* sums;
+  const typename F::Code* codes;
+  uint64_t twos;  // the divisor is 2^twos * odd
+  double odd;     // 1 unless kDivides
+
+  template <class D>  // of uint64_t
+  HWY_INLINE void operator()(D d, uint64_t i) const {
+    const hn::RebindToSigned<D> whole;
+    const hn::Rebind<typename F::Code, D> narrow;
+    const auto sum = hn::LoadU(d, reinterpret_cast<const uint64_t*>(sums + i));
+    const auto code = widened(d, hn::LoadU(narrow, codes + i));
+    const auto sign = hn::ShiftRight<63>(sum), all = hn::Sub(hn::Zero(d), sign);
+    const auto magnitude = hn::Sub(hn::Xor(sum, all), all);
+    auto bits = normalised(d, magnitude);
+    auto lowered = hn::Set(d, twos);  // the unit, in binary orders
+    if constexpr (kDivides) {
+      const auto lift = hn::And(hn::Sub(hn::Set(d, 1023 + 62), hn::ShiftRight<52>(bits)), hn::Set(d, 63));
+      bits = normalised(d, quotient(d, hn::Shl(magnitude, lift)));
+      lowered = hn::Add(lowered, lift);
+    }
+
+    constexpr int64_t above = -1023 - 1 - F::kMantissa - F::kBelow;
+    const auto exponent = hn::Sub(hn::Add(hn::ShiftRight<52>(bits), code), lowered);
+    const auto more = hn::Add(hn::BitCast(whole, exponent), hn::Set(whole, above));
+    const auto mask = hn::Set(d, (uint64_t{1} << 52) - 1);
+    const auto significand = hn::Or(hn::And(bits, mask), hn::Set(d, uint64_t{1} << 52));
+    const auto bounded = nearest_of<F, 52>(d, significand, more);
+    const auto with_sign = hn::Or(bounded, hn::ShiftLeft<8 * sizeof(typename F::Bits) - 1>(sign));
+    const auto result = hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), with_sign);
+    const auto minus_zero = hn::Eq(code, hn::Zero(d));
+    const hn::Rebind<typename F::Bits, D> stored;
+    hn::StoreU(hn::TruncateTo(stored, hn::IfThenElse(minus_zero, hn::Set(d, uint64_t{F::kSign}), result)), stored,
+               reinterpret_cast<typename F::Bits*>(to + i * sizeof(typename F::Bits)));
+  }
+
+  template <class D, class V>
+  static HWY_INLINE hn::Vec<D> widened(D d, V codes) {
+    return hn::PromoteTo(d, hn::PromoteTo(hn::Rebind<uint32_t, D>(), codes));
+  }
+  // Of 2^62 and more: enough bits are left, and the last one stands for the remainder.
+  template <class D>
+  HWY_INLINE hn::Vec<D> quotient(D d, hn::Vec<D> dividend) const {
+    const hn::RebindToFloat<D> real;
+    const auto by = hn::Set(real, odd);
+    auto rest = of_integer(d, hn::ShiftRight<32>(dividend));
+    const auto upper = to_integer(d, divided(real, rest, by));
+    const auto lower_half = of_integer(d, hn::And(dividend, hn::Set(d, 0xffffffff)));
+    rest = hn::Add(hn::Mul(rest, hn::Set(real, 0x1p32)), lower_half);
+    const auto lower = to_integer(d, divided(real, rest, by));
+    const auto remains = hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(real, hn::Ne(rest, hn::Zero(real)))));
+    return hn::Or(hn::Add(hn::ShiftLeft<32>(upper), lower), hn::IfThenElseZero(remains, hn::Set(d, 1)));
+  }
+};
+
+// The same for sums of two limbs, divided by a power of two.
+template <class F>
+struct NearestOfPairsAt {
+  unsigned char* to;
+  const int64_t* sums;
+  const typename F::Code* codes;
+  uint64_t twos;
+
+  template <class D>  // of uint64_t
+  HWY_INLINE void operator()(D d, uint64_t i) const {
+    const hn::RebindToSigned<D> whole;
+    const auto code = hn::PromoteTo(
+        d, hn::PromoteTo(hn::Rebind<uint32_t, D>(), hn::LoadU(hn::Rebind<typename F::Code, D>(), codes + i)));
+    const auto mask = hn::Set(d, (uint64_t{1} << kLimbBits) - 1), zero = hn::Zero(d);
+    hn::Vec<D> first, second;
+    hn::LoadInterleaved2(d, reinterpret_cast<const uint64_t*>(sums + 2 * i), first, second);
+    second = hn::Add(second, hn::BitCast(d, hn::ShiftRight<kLimbBits>(hn::BitCast(whole, first))));
+    first = hn::And(first, mask);
+    const auto sign = hn::ShiftRight<63>(second), all = hn::Sub(zero, sign);
+    const auto borrows = hn::IfThenZeroElse(hn::Eq(first, zero), sign);
+    const auto low = hn::And(hn::Sub(hn::Xor(first, all), all), mask);
+    const auto high = hn::Sub(hn::Sub(hn::Xor(second, all), all), borrows);
+
+    // One word of it, whose leading bit is 62; what is cut off shows in the last bit.
+    const auto small = hn::Eq(high, zero);
+    const auto word = hn::IfThenElse(small, low, high);
+    const auto leading = hn::ShiftRight<52>(normalised(d, word));  // by 1023 too much
+    const auto lift = hn::And(hn::Sub(hn::Set(d, 1023 + 62), leading), hn::Set(d, 63));
+    const auto by = hn::Sub(hn::BitCast(whole, lift), hn::Set(whole, kLimbBits)), none = hn::Zero(whole);
+    const auto up = hn::BitCast(d, hn::Max(by, none)), down = hn::BitCast(d, hn::Max(hn::Neg(by), none));
+    const auto lost = hn::IfThenZeroElse(small, hn::AndNot(hn::Shl(hn::Set(d, ~uint64_t{0}), down), low));
+    const auto rest = hn::IfThenZeroElse(small, hn::Shr(hn::Shl(low, up), down));
+    const auto lifted = hn::Or(hn::Shl(word, lift), rest);
+    const auto cut = hn::Or(lost, hn::And(lifted, hn::Set(d, 3)));
+    const auto odd = hn::IfThenZeroElse(hn::Eq(cut, zero), hn::Set(d, 1));
+    const auto significand = hn::Or(hn::ShiftRight<2>(lifted), odd);
+
+    constexpr int64_t above = -1023 - 1 - F::kMantissa - F::kBelow;
+    const auto limb = hn::IfThenZeroElse(small, hn::Set(d, kLimbBits));
+    const auto exponent = hn::Sub(hn::Add(hn::Add(leading, limb), code), hn::Set(d, twos));
+    const auto more = hn::Add(hn::BitCast(whole, exponent), hn::Set(whole, above));
+    const auto with_sign = hn::Or(nearest_of<F, 60>(d, significand, more), hn::ShiftLeft<63>(sign));
+    const auto result = hn::IfThenZeroElse(hn::Eq(hn::Or(low, high), zero), with_sign);
+    hn::StoreU(hn::IfThenElse(hn::Eq(code, zero), hn::Set(d, F::kSign), result), d,
+               reinterpret_cast<uint64_t*>(to + i * sizeof(uint64_t)));
+  }
+};
+
+template <class F>
+void round_vectors(void* to, const int64_t* sums, const void* codes_at, uint64_t floats, uint32_t divisor) {
+  auto* const dst = static_cast<unsigned char*>(to);
+  const auto* const codes = static_cast<const typename F::Code*>(codes_at);
+  const int twos = std::countr_zero(divisor);
+  const auto each = [&](auto nearest_at) { each_vector<Integer<uint64_t>>(nearest_at, 0, floats); };
+  if constexpr (F::kLimbs == 2)
+    each(NearestOfPairsAt<F>{dst, sums, codes, static_cast<uint64_t>(twos)});
+  else if (const double odd = divisor >> twos; odd != 1)
+    each(NearestAt<F, true>{dst, sums, codes, static_cast<uint64_t>(twos), odd});
+  else
+    each(NearestAt<F, false>{dst, sums, codes, static_cast<uint64_t>(twos), odd});
+  for (uint64_t i = 0; i < floats; ++i) {
+    if (codes[i] != F::kSpecial) continue;
+    const auto result = result_of_kinds<F>(static_cast<uint64_t>(sums[i * F::kLimbs]));
+    std::memcpy(dst + i * sizeof result, &result, sizeof result);
+  }
+}
+
 template <class F>
 void round(void* to, const int64_t* sums, const void* codes_at, uint64_t floats, uint32_t divisor) {
   using Wide = typename F::Wide;
+  // What is left is float64 by a number that is no power of two.
+  if (F::kLimbs == 1 || std::has_single_bit(divisor)) return round_vectors<F>(to, sums, codes_at, floats, divisor);
   auto* const dst = static_cast<unsigned char*>(to);
   const auto* const codes = static_cast<const typename F::Code*>(codes_at);
   for (uint64_t i = 0; i < floats; ++i) {

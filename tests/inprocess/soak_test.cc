@@ -1,6 +1,6 @@
-// A random program: all collectives, operations of its own, messages, collectives of messages, types, sizes,
-// communicators, in place or not, blocking, by requests, in groups; every bit compared. All ranks draw the same program
-// from one seed, which is printed, and each its own order of waiting. HOCKET_TEST_SEED repeats a run;
+// A random program: all collectives, lists of buffers, operations of its own, messages, collectives of messages, types,
+// sizes, communicators, in place or not, blocking, by requests, in groups; every bit compared. All ranks draw the same
+// program from one seed, which is printed, and each its own order of waiting. HOCKET_TEST_SEED repeats a run;
 // HOCKET_TEST_FULL=1 makes a million calls of the 100,000.
 #include <array>
 #include <cstdlib>
@@ -11,6 +11,7 @@
 #include <random>
 
 #include "base/types.h"
+#include "comm/fused.h"
 #include "conformance/call_check.h"
 #include "inprocess/calls.h"
 
@@ -44,10 +45,15 @@ struct Done {
   std::vector<int32_t> in, out, expected;
   std::vector<uint64_t> counts, other_counts;
   std::optional<Attempt> attempt;
+  std::deque<Attempt> list;  // buffers of one call
   hktRequest_t request = nullptr;
 
   void judge() const {
     if (attempt) return attempt->judge();
+    for (const Attempt& a : list) {
+      a.judge();
+      if (testing::Test::HasFatalFailure()) return;
+    }
     ASSERT_EQ(out, expected);
   }
 };
@@ -118,7 +124,7 @@ class Program {
     static constexpr Maker kMakers[] = {&Program::barrier,     &Program::ring,        &Program::ring,
                                         &Program::to_all_v,    &Program::gather_of_v, &Program::scatter_of_v,
                                         &Program::one_of_many, &Program::one_of_many, &Program::one_of_many,
-                                        &Program::one_of_many};
+                                        &Program::one_of_many, &Program::list_of_many};
     (this->*kMakers[draw(std::size(kMakers))])(*comm, draw, d, options);
   }
 
@@ -147,6 +153,34 @@ class Program {
     }
     d.attempt.emplace(comm, t);
     good(d.attempt->issue(options));
+  }
+
+  // An all-reduce of a list of buffers, in place or not, most of them small enough to be packed.
+  void list_of_many(Communicator& comm, Random& draw, Done& d, const CallOptions& options) {
+    Trial t;
+    t.collective = Collective::all_reduce;
+    t.type = kAllTypes[draw(kAllTypes.size())];
+    t.op = kAllOps[draw(kAllOps.size())];
+    if (unsupported(t.type, t.op) != nullptr) t.op = hktSum;
+    if (unsupported(t.type, t.op) != nullptr) t.op = hktLogicalOr;
+    if (const size_t made = draw(kOpKinds); made != 0) {
+      t.made = static_cast<OpKind>(made);
+      t.op = ops_[&comm][made];
+      if (t.made == OpKind::pre_mul_sum) t.type = hktInt32;
+    }
+    std::vector<const void*> in;
+    std::vector<void*> out;
+    std::vector<size_t> counts;
+    for (uint32_t left = draw(12); left != 0; --left) {
+      t.salt = draw(100'000);
+      t.in_place = draw(2) == 0;
+      t.count = t.made == OpKind::built_in ? size(draw) : size(draw) % 300;
+      const Attempt& a = d.list.emplace_back(comm, t);
+      in.push_back(a.in());
+      out.push_back(a.out());
+      counts.push_back(t.count);
+    }
+    good(all_reduce_list(comm, {in.data(), out.data(), counts.data(), counts.size(), t.type}, t.op, options));
   }
 
   // A ring of messages with a tag of few: in a group, or one after the other.
