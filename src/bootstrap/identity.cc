@@ -209,7 +209,7 @@ Result<Identity> parse_url(std::string_view url, const Environment& environment)
 
 Result<Identity> identify(const Environment& environment, Deadline deadline) {
   const auto url = environment("HOCKET_INIT");
-  if (!url && rank_table::has_rank_table(environment)) return rank_table::identify(environment, deadline);
+  if (!url && rank_table::has_rank_table(environment)) return rank_table::identity_from_table(environment, deadline);
   return parse_url(url.value_or("env://"), environment);
 }
 

@@ -167,7 +167,9 @@ int put(const RankTable& table, Version version, const Flags& flags) {
   if (!written) return complain(1, written.error().text);
   const Reading again =
       rank_table::parse(written->text, flags.output.empty() ? "the table that was made" : flags.output);
-  for (const Problem& problem : again.problems.list()) complain(1, problem.text());
+  for (const Problem& problem : again.problems.list()) {
+    if (!rank_table::is_warning(problem.kind)) complain(1, problem.text());
+  }
   if (again.problems.errors() > 0) return 1;
   for (const std::string& lost : written->lost) complain(0, "not carried over: " + lost);
   if (flags.output.empty()) {

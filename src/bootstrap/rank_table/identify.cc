@@ -15,6 +15,8 @@ namespace {
 
 constexpr const char* kTableFile = "RANK_TABLE_FILE";
 constexpr const char* kMindSpore = "MINDSPORE_HCCL_CONFIG_PATH";
+constexpr const char* kPortRange = "HOCKET_PORT_RANGE";
+constexpr const char* kHcclPortRange = "HCCL_HOST_SOCKET_PORT_RANGE";
 constexpr int kPollMs = 100;
 // Hocket's own range where nothing else is said: the one that HCCL has.
 constexpr int kBasePort = 60000;
@@ -94,7 +96,7 @@ Result<std::optional<int>> number(const Environment& environment, const char* na
 }
 
 // The numbers of a list such as "60000-60050,60100", as many as are needed.
-Result<std::vector<int>> ports_of(const std::string& list, size_t most) {
+Result<std::vector<int>> ports_of(const char* name, const std::string& list, size_t most) {
   std::vector<int> out;
   std::string_view rest = list;
   while (!rest.empty()) {
@@ -104,8 +106,7 @@ Result<std::vector<int>> ports_of(const std::string& list, size_t most) {
     const auto first = parse_int(word.substr(0, dash));
     const auto last = dash == std::string_view::npos ? first : parse_int(word.substr(dash + 1));
     if (!first || !last || *first < 1 || *last > 65535 || *last < *first) {
-      return error(hktInvalidUsage,
-                   "environment variable HCCL_HOST_SOCKET_PORT_RANGE is %s: set it to ports such as 60000-60050,60100",
+      return error(hktInvalidUsage, "environment variable %s is %s: set it to ports such as 60000-60050,60100", name,
                    in_quotes(list).c_str());
     }
     for (int64_t port = *first; port <= *last && out.size() < most; ++port) out.push_back(static_cast<int>(port));
@@ -122,16 +123,18 @@ Result<Port> port_of(const RankTable::Member& root, const Environment& environme
   const Device& device = *root.device;
   if (device.host_port) return Port{*device.host_port, format("host_port of rank %d", device.rank)};
   const int local = std::max(device.local, 0);
-  const auto range = environment("HCCL_HOST_SOCKET_PORT_RANGE");
+  const auto own = environment(kPortRange);
+  const char* const name = own ? kPortRange : kHcclPortRange;
+  const auto range = own ? own : environment(kHcclPortRange);
   if (range && *range != "auto") {
-    HKT_ASSIGN(const std::vector<int> ports, ports_of(*range, static_cast<size_t>(local) + 1));
+    HKT_ASSIGN(const std::vector<int> ports, ports_of(name, *range, static_cast<size_t>(local) + 1));
     if (ports.size() <= static_cast<size_t>(local)) {
       return error(hktInvalidUsage,
-                   "environment variable HCCL_HOST_SOCKET_PORT_RANGE is %s, which has no port for local id %d: give it "
+                   "environment variable %s is %s, which has no port for local id %d: give it "
                    "%d ports [%s]",
-                   in_quotes(*range).c_str(), local, local + 1, name_of(Kind::port_taken));
+                   name, in_quotes(*range).c_str(), local, local + 1, name_of(Kind::port_taken));
     }
-    return Port{ports.back(), format("HCCL_HOST_SOCKET_PORT_RANGE, local id %d", local)};
+    return Port{ports.back(), format("%s, local id %d", name, local)};
   }
   HKT_ASSIGN(const std::optional<int> base, number(environment, "HCCL_IF_BASE_PORT", 1024, 65520));
   const int port = base.value_or(kBasePort) + local;
@@ -286,7 +289,7 @@ bool has_rank_table(const Environment& environment) {
   return environment(kTableFile).has_value() || environment(kMindSpore).has_value();
 }
 
-Result<Identity> identify(const Environment& environment, Deadline deadline) {
+Result<Identity> identity_from_table(const Environment& environment, Deadline deadline) {
   HKT_ASSIGN(const std::string path, path_of(environment));
   if (!environment("RANK_ID")) {
     return refuse(Kind::rank_id_not_set, "", {}, "environment variable RANK_ID",

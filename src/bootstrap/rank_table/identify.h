@@ -4,7 +4,8 @@
 //   RANK_ID                                         this process's rank in it
 //   RANK_SIZE, DEVICE_ID, SERVER_ID                 if set, they must agree with it
 //   HOCKET_SPARES                                   how many of its last ranks are spare cards
-//   HCCL_HOST_SOCKET_PORT_RANGE, HCCL_IF_BASE_PORT  where rank 0 listens, if the table has no host_port
+//   HOCKET_PORT_RANGE, HCCL_HOST_SOCKET_PORT_RANGE, HCCL_IF_BASE_PORT
+//                                                   where rank 0 listens, if the table has no host_port
 #pragma once
 
 #include "base/deadline.h"
@@ -19,6 +20,6 @@ bool has_rank_table(const Environment& environment);
 // Reads the table, and waits until the deadline while its status is "initializing". What is wrong with this process
 // alone is in Identity::refusal, so that the others hear of it; what is wrong with the table, or keeps the others from
 // being found, is the error. Opens no socket.
-Result<Identity> identify(const Environment& environment, Deadline deadline);
+Result<Identity> identity_from_table(const Environment& environment, Deadline deadline);
 
 }  // namespace hocket::rank_table
