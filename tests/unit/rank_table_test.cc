@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,45 +99,53 @@ TEST(RankTable, TheExamplesHaveNoErrors) {
   expect(kGroups, {}, {});
 }
 
+// Of a rank that is there.
+RankTable::Member member_of(const RankTable& table, int rank) {
+  const std::optional<RankTable::Member> found = table.find(rank);
+  if (!found) throw std::runtime_error("there is no rank " + std::to_string(rank));
+  return *found;
+}
+
+std::string address_of(const RankTable& table, int rank) {
+  const std::optional<HostAddress> found = host_address(member_of(table, rank));
+  return found ? found->host + ", " + found->field : "none";
+}
+
 TEST(RankTable, AllFormatsBecomeServersDevicesAndRanks) {
   const RankTable v10 = parse(kV10, "t.json").table;
   ASSERT_EQ(v10.size(), 4);
-  const auto member = v10.find(3);
-  ASSERT_TRUE(member);
-  EXPECT_EQ(member->server->id, "b");
-  EXPECT_EQ(member->server_index, 1);
-  EXPECT_EQ(member->device->id, 1);
-  EXPECT_EQ(member->device->local, 1);
-  EXPECT_EQ(member->device->ip, "10.1.0.4");
+  const RankTable::Member member = member_of(v10, 3);
+  EXPECT_EQ(member.server->id, "b");
+  EXPECT_EQ(member.server_index, 1);
+  EXPECT_EQ(member.device->id, 1);
+  EXPECT_EQ(member.device->local, 1);
+  EXPECT_EQ(member.device->ip, "10.1.0.4");
   EXPECT_FALSE(v10.find(4));
-  EXPECT_EQ(host_address(*member)->host, "10.0.0.2");
-  EXPECT_EQ(host_address(*member)->field, "host_ip of server 'b'");
+  EXPECT_EQ(address_of(v10, 3), "10.0.0.2, host_ip of server 'b'");
 
   const RankTable v12 = parse(kV12, "t.json").table;
   ASSERT_EQ(v12.super_pods.size(), 2u);
   EXPECT_EQ(v12.super_pods[0].servers, (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(v12.find(1)->device->attributes, (Attributes{{"super_device_id", "1"}}));
+  EXPECT_EQ(member_of(v12, 1).device->attributes, (Attributes{{"super_device_id", "1"}}));
 
   const RankTable v20 = parse(kV20, "t.json").table;
   ASSERT_EQ(v20.servers.size(), 1u);
-  EXPECT_EQ(v20.find(1)->device->id, 5);
-  EXPECT_EQ(v20.find(0)->device->networks[1].addresses[0].plane, "x");
-  EXPECT_EQ(host_address(*v20.find(0))->host, "fd00::1");
-  EXPECT_EQ(host_address(*v20.find(0))->field, "IPV6 address of rank 0");
-  EXPECT_FALSE(host_address(*v20.find(1)));
+  EXPECT_EQ(member_of(v20, 1).device->id, 5);
+  EXPECT_EQ(member_of(v20, 0).device->networks[1].addresses[0].plane, "x");
+  EXPECT_EQ(address_of(v20, 0), "fd00::1, IPV6 address of rank 0");
+  EXPECT_EQ(address_of(v20, 1), "none");
 
   const RankTable groups = parse(kGroups, "t.json").table;
   ASSERT_EQ(groups.size(), 3);
-  EXPECT_EQ(groups.find(2)->device->id, 1);
-  EXPECT_EQ(host_address(*groups.find(0))->host, "10.0.0.1");
-  EXPECT_EQ(host_address(*groups.find(0))->field, "server_id");
+  EXPECT_EQ(member_of(groups, 2).device->id, 1);
+  EXPECT_EQ(address_of(groups, 0), "10.0.0.1, server_id");
 }
 
 TEST(RankTable, HostIpComesBeforeServerId) {
   const RankTable table = parse(changed(kV10, {{"\"a\"", "\"10.9.9.9\""}}), "t.json").table;
-  EXPECT_EQ(host_address(*table.find(0))->host, "10.0.0.1");
+  EXPECT_EQ(address_of(table, 0), "10.0.0.1, host_ip of server '10.9.9.9'");
   const RankTable other = parse(changed(kV10, {{"\"a\", \"host_ip\": \"10.0.0.1\"", "\"10.9.9.9\""}}), "t.json").table;
-  EXPECT_EQ(host_address(*other.find(0))->host, "10.9.9.9");
+  EXPECT_EQ(address_of(other, 0), "10.9.9.9, server_id");
 }
 
 TEST(RankTable, AFileThatIsNoTable) {

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -183,16 +185,16 @@ int put(const RankTable& table, Version version, const Flags& flags) {
   return 0;
 }
 
-std::optional<Version> version_of(const std::string& text) {
-  for (const Version version : {Version::v1_0, Version::v1_2, Version::v2_0}) {
-    if (text == rank_table::name_of(version)) return version;
-  }
-  return std::nullopt;
+// By their names, which are all that the option takes.
+const std::map<std::string, Version>& versions() {
+  static const std::map<std::string, Version> all = {
+      {"1.0", Version::v1_0}, {"1.2", Version::v1_2}, {"2.0", Version::v2_0}};
+  return all;
 }
 
 int convert(const Flags& flags) {
   const std::optional<RankTable> table = table_of(flags.files.front());
-  return table ? put(*table, *version_of(flags.to), flags) : 1;
+  return table ? put(*table, versions().at(flags.to), flags) : 1;
 }
 
 int merge_files(const Flags& flags) {
@@ -225,7 +227,7 @@ int generate_table(Flags flags) {
   flags.generate.probe = !flags.no_probe;
   Result<RankTable> table = generate(flags.generate);
   if (!table) return complain(table.error().code == hktInvalidArgument ? 2 : 1, table.error().text);
-  return put(*table, *version_of(flags.to), flags);
+  return put(*table, versions().at(flags.to), flags);
 }
 
 }  // namespace
@@ -245,7 +247,7 @@ void add_ranktable(CLI::App& app, int& status) {
   const auto output = [&](CLI::App* sub) {
     sub->add_option("-o,--output", flags->output, "file to write, instead of the standard output");
   };
-  const auto versions = CLI::IsMember({"1.0", "1.2", "2.0"});
+  const auto known = CLI::IsMember(versions());
   constexpr int kMany = 1 << 16;
 
   CLI::App* sub = add("lint", "every error of the tables, one a line; status 1 if there are any", lint);
@@ -262,7 +264,7 @@ void add_ranktable(CLI::App& app, int& status) {
 
   sub = add("convert", "the table in another version, saying what that has no place for", convert);
   files(sub, 1);
-  sub->add_option("--to", flags->to, "1.0, 1.2 or 2.0")->required()->check(versions);
+  sub->add_option("--to", flags->to, "1.0, 1.2 or 2.0")->required()->check(known);
   output(sub);
 
   sub = add("generate", "a table for this machine, for hosts, or for an allocation",
@@ -274,7 +276,7 @@ void add_ranktable(CLI::App& app, int& status) {
   sub->add_option("--hccn", flags->generate.hccn, "hccn.conf with the devices' addresses; with several hosts HOST=FILE")
       ->allow_extra_args(false);
   sub->add_flag("--no-probe", flags->no_probe, "do not try whether the hosts answer");
-  sub->add_option("--to", flags->to, "version: 1.0, 1.2 or 2.0")->default_val("1.0")->check(versions);
+  sub->add_option("--to", flags->to, "version: 1.0, 1.2 or 2.0")->default_val("1.0")->check(known);
   output(sub);
 }
 

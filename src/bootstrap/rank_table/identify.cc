@@ -167,26 +167,29 @@ class Membership {
   Membership(const RankTable& table, const Environment& environment) : table_(table), environment_(environment) {}
 
   Result<Identity> find() {
-    HKT_ASSIGN(const std::optional<int> spares,
+    HKT_ASSIGN(const std::optional<int> given,
                number(environment_, "HOCKET_SPARES", 0, static_cast<int>(kMaxRanksOfTable)));
+    const int spares = given.value_or(0);
     const int all = table_.size();
-    if (spares.value_or(0) >= all) {
+    if (spares >= all) {
       return refuse(Kind::spare_devices, table_.file, {}, "environment variable HOCKET_SPARES",
-                    {std::to_string(*spares), format("fewer than the %d entries of the table", all),
+                    {std::to_string(spares), format("fewer than the %d entries of the table", all),
                      "set it to the number of spare cards"});
     }
-    nranks_ = all - spares.value_or(0);
-    HKT_ASSIGN(const std::optional<int> rank, number(environment_, "RANK_ID", 0, kMaxRanks - 1));
-    if (*rank >= nranks_) {
-      return refuse(
-          Kind::rank_not_in_table, table_.file, {}, "environment variable RANK_ID",
-          {std::to_string(*rank),
-           format("0 to %d, as the table has %d ranks%s", nranks_ - 1, nranks_, spares ? " without its spares" : ""),
-           "start as many processes as the table has ranks, or give all the table that has this rank"});
+    nranks_ = all - spares;
+    HKT_ASSIGN(const std::optional<int> id, number(environment_, "RANK_ID", 0, kMaxRanks - 1));
+    const int rank = id.value_or(0);  // the caller has seen that it is set
+    const std::optional<RankTable::Member> me = table_.find(rank);
+    if (rank >= nranks_ || !me) {
+      return refuse(Kind::rank_not_in_table, table_.file, {}, "environment variable RANK_ID",
+                    {std::to_string(rank),
+                     format("0 to %d, as the table has %d ranks%s", nranks_ - 1, nranks_,
+                            spares > 0 ? " without its spares" : ""),
+                     "start as many processes as the table has ranks, or give all the table that has this rank"});
     }
-    me_ = *table_.find(*rank);
+    me_ = *me;
     Identity out;
-    out.rank = *rank;
+    out.rank = rank;
     out.nranks = nranks_;
     out.local_rank = me_.device->local;
     HKT_TRY(place(out));
@@ -204,15 +207,15 @@ class Membership {
 
   // Where the ranks meet.
   Status place(Identity& out) const {
-    const RankTable::Member root = *table_.find(0);
-    const std::optional<HostAddress> address = host_address(root);
-    if (!address) {
+    const std::optional<RankTable::Member> root = table_.find(0);
+    const std::optional<HostAddress> address = root ? host_address(*root) : std::nullopt;
+    if (!root || !address) {
       return refuse(
-          Kind::no_host_address, table_.file, root.server->place, "host_ip",
+          Kind::no_host_address, table_.file, root ? root->server->place : json::Place{}, "host_ip",
           {"no address of the host of rank 0", "host_ip, an address as server_id, or an IPV4 or IPV6 entry of 2.0",
            "add it: it is where the ranks meet"});
     }
-    HKT_ASSIGN(const Port port, port_of(root, environment_));
+    HKT_ASSIGN(const Port port, port_of(*root, environment_));
     const bool v6 = address->host.find(':') != std::string::npos;
     out.url = format(v6 ? "tcp://[%s]:%d" : "tcp://%s:%d", address->host.c_str(), port.number);
     out.note = format("%s in %s:%u:%u; port: %s", address->field.c_str(), table_.file.c_str(), address->place.line,
