@@ -196,7 +196,7 @@ hktResult_t hktCommInitUrl(hktComm_t* comm, const char* url, const hktConfig_t* 
 
 hktResult_t hktCommInitEnv(hktComm_t* comm, const hktConfig_t* config) {
   return init("hktCommInitEnv", comm, config, [&](Deadline deadline) -> Result<std::unique_ptr<Rendezvous>> {
-    HKT_ASSIGN(const Identity me, parse_url(env::get("HOCKET_INIT").value_or("env://")));
+    HKT_ASSIGN(const Identity me, identify(process_environment(), deadline));
     return Rendezvous::open(me, deadline);
   });
 }

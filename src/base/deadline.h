@@ -38,4 +38,6 @@ class Deadline {
   int64_t ns_, span_ns_;
 };
 
+inline Deadline earlier(Deadline a, Deadline b) { return a.ns() <= b.ns() ? a : b; }
+
 }  // namespace hocket

@@ -32,6 +32,8 @@ constexpr Variable kTable[] = {
     {"HOCKET_HOST_ID", "", "text of at most 128 bytes",
      "Ranks with different values count as being on different hosts; by default the boot id and the network "
      "namespace."},
+    {"HOCKET_SPARES", "0", "whole number",
+     "How many of the last ranks of a rank table are spare cards, which are no ranks of the job; equal on all ranks."},
     {"HOCKET_ALGO", "", "planners of `hocket plan list`, comma-separated",
      "Each takes over the collectives that have one of this name, at every size; equal on all ranks."},
     {"HOCKET_PROTO", "auto", "auto, slot, mapped, direct",

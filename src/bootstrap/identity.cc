@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/socket.h"
 #include "base/text.h"
+#include "bootstrap/rank_table/identify.h"
 
 namespace hocket {
 namespace {
@@ -204,6 +205,12 @@ Result<Identity> parse_url(std::string_view url, const Environment& environment)
   Result<Identity> out = complete(url, *parameters, environment);
   if (out) out->url = std::string(place);
   return out;
+}
+
+Result<Identity> identify(const Environment& environment, Deadline deadline) {
+  const auto url = environment("HOCKET_INIT");
+  if (!url && rank_table::has_rank_table(environment)) return rank_table::identity_from_table(environment, deadline);
+  return parse_url(url.value_or("env://"), environment);
 }
 
 Status check_rank(int rank, int nranks) {

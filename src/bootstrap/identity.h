@@ -10,19 +10,29 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/deadline.h"
 #include "base/result.h"
 
 namespace hocket {
+
+namespace rank_table {
+struct SharedTable;
+}  // namespace rank_table
 
 struct Identity {
   int rank = 0;
   int nranks = 1;
   int local_rank = -1;  // -1: unknown
   std::string url;      // where the ranks meet: "tcp://host:port" or "file:///path", without parameters
+  std::string note;     // where the URL comes from, for messages; "" if a person wrote it
+  std::shared_ptr<const rank_table::SharedTable> table;  // the rank table that all ranks must have; null: none
+  // Why this process cannot be a rank, though it knows which: Rendezvous::open returns it, on all ranks.
+  std::optional<Error> refusal;
 };
 
 // The environment as seen by the functions below: a variable's value, nothing if unset or empty.
@@ -30,6 +40,10 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 Environment process_environment();
 
 Result<Identity> parse_url(std::string_view url, const Environment& environment = process_environment());
+
+// Who am I, by the environment alone: HOCKET_INIT, else a rank table (rank_table/identify.h), else env://. Waits until
+// the deadline for a table that is still being made.
+Result<Identity> identify(const Environment& environment, Deadline deadline);
 
 // Checks a rank and a size that come from a caller.
 Status check_rank(int rank, int nranks);

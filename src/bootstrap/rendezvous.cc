@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "bootstrap/callback_store.h"
 #include "bootstrap/file_store.h"
+#include "bootstrap/rank_table/agree.h"
 #include "bootstrap/tcp_store.h"
 #include "bootstrap/wire.h"
 
@@ -14,6 +17,7 @@ namespace hocket {
 namespace {
 
 constexpr const char* kJob = "job";
+constexpr int kFarewellMs = 5000;
 
 std::string card_key(int rank) { return "card/" + std::to_string(rank); }
 
@@ -39,6 +43,7 @@ struct Rendezvous::Card {
   int32_t nranks = 0;
   int64_t pid = 0;
   uint64_t token = 0;  // random: tells two processes with one rank apart
+  uint64_t table = 0;  // digest of its rank table; 0: none
   std::string host;    // its name, for messages
 
   std::string pack() const {
@@ -48,6 +53,7 @@ struct Rendezvous::Card {
         .u32(static_cast<uint32_t>(nranks))
         .u64(static_cast<uint64_t>(pid))
         .u64(token)
+        .u64(table)
         .bytes(host)
         .take();
   }
@@ -59,6 +65,7 @@ struct Rendezvous::Card {
     nranks = static_cast<int32_t>(in.u32());
     pid = static_cast<int64_t>(in.u64());
     token = in.u64();
+    table = in.u64();
     host = one_line(in.bytes(), 64);
     return in.done();
   }
@@ -74,20 +81,35 @@ Rendezvous::~Rendezvous() {
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const Identity& me, Deadline deadline,
                                                      const RendezvousOptions& options) {
   HKT_TRY(check_rank(me.rank, me.nranks));
+  // Who only comes to say that it cannot come does not wait for long.
+  const Deadline until = me.refusal ? earlier(deadline, Deadline::in_ms(kFarewellMs)) : deadline;
   const auto open_store = [&]() -> Result<std::unique_ptr<Store>> {
     const std::string_view url = me.url;
     if (url.substr(0, 7) == "file://") {
-      return open_file_store(std::string(url.substr(7)), me.rank, me.nranks, deadline);
+      return open_file_store(std::string(url.substr(7)), me.rank, me.nranks, until);
     }
     if (url.substr(0, 6) != "tcp://") {
       return error(hktInternalError, "no rendezvous at %s: parse_url makes tcp:// and file:// of all",
                    in_quotes(url).c_str());
     }
     HKT_ASSIGN(const HostPort where, parse_host_port(url.substr(6)));
-    const TcpMember member{me.rank, me.nranks, 0, "rank 0 at " + me.url};
-    return me.rank == 0 ? host_tcp_store(where, member, deadline) : join_tcp_store(where, member, deadline);
+    const std::string note = me.note.empty() ? "" : " (" + me.note + ")";
+    const TcpMember member{me.rank, me.nranks, 0, "rank 0 at " + me.url + note};
+    if (me.rank != 0) return join_tcp_store(where, member, until);
+    Result<std::unique_ptr<Store>> made = host_tcp_store(where, member, until);
+    if (!made) made.error().text += note;
+    return made;
   };
-  return open_with(open_store, std::unique_ptr<Rendezvous>(new Rendezvous(me.nranks, me.rank, deadline)), options);
+  std::unique_ptr<Rendezvous> made(new Rendezvous(me.nranks, me.rank, deadline));
+  if (me.refusal) {
+    Result<std::unique_ptr<Store>> store = open_store();
+    if (store) {
+      made->store_ = std::move(*store);
+      made->fail(*me.refusal);
+    }
+    return *me.refusal;
+  }
+  return open_with(open_store, std::move(made), {options.version, me.table.get()});
 }
 
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const hktUniqueId& id, int nranks, int rank, Deadline deadline,
@@ -97,28 +119,28 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const hktUniqueId& id, int 
   const TcpMember member{rank, nranks, content.nonce,
                          "the process that made the unique id (" + content.addresses.front().text() + ")"};
   return open_with([&]() { return join_tcp_store(content.addresses, member, deadline); },
-                   std::unique_ptr<Rendezvous>(new Rendezvous(nranks, rank, deadline)), options);
+                   std::unique_ptr<Rendezvous>(new Rendezvous(nranks, rank, deadline)), {options.version});
 }
 
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const hktStore_t& store, int nranks, int rank, Deadline deadline,
                                                      const RendezvousOptions& options) {
   HKT_TRY(check_rank(rank, nranks));
   return open_with([&]() { return make_callback_store(store); },
-                   std::unique_ptr<Rendezvous>(new Rendezvous(nranks, rank, deadline)), options);
+                   std::unique_ptr<Rendezvous>(new Rendezvous(nranks, rank, deadline)), {options.version});
 }
 
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open_with(const OpenStore& open_store,
-                                                          std::unique_ptr<Rendezvous> rendezvous,
-                                                          const RendezvousOptions& options) {
+                                                          std::unique_ptr<Rendezvous> rendezvous, const Facts& facts) {
   HKT_ASSIGN(rendezvous->store_, open_store());
-  HKT_TRY(rendezvous->meet(options.version));
+  HKT_TRY(rendezvous->meet(facts));
   HKT_INFO(init, (LogId{rendezvous->rank_, rendezvous->nranks_}), "rendezvous: all ranks met within %s",
            seconds(now_ns() - rendezvous->start_ns_).c_str());
   return rendezvous;
 }
 
-Status Rendezvous::meet(uint32_t version) {
-  const Card mine{version, rank_, nranks_, getpid(), random_nonce(), host_name()};
+Status Rendezvous::meet(const Facts& facts) {
+  const uint64_t digest = facts.table == nullptr ? 0 : facts.table->digest;
+  const Card mine{facts.version, rank_, nranks_, getpid(), random_nonce(), digest, host_name()};
   Status put = store_->put(card_key(rank_), mine.pack());
   if (!put.ok() && put.error().code == hktInvalidUsage) {
     // Either the key exists, because another process has this rank, or somebody has published an error.
@@ -128,16 +150,20 @@ Status Rendezvous::meet(uint32_t version) {
     return publish(duplicate(mine, other->values[0]));
   }
   if (!put.ok()) return publish(std::move(put.error()));
-  HKT_TRY(agree_on_job(version));
+  HKT_TRY(agree_on_job(facts.version));
 
   Result<Store::Found> found = store_->get(all_cards(nranks_), deadline_);
   if (!found) return publish(std::move(found.error()));
   if (!found->missing.empty()) return publish(absent(found->missing, ""));
+  std::vector<Card> cards(static_cast<size_t>(nranks_));
   for (int r = 0; r < nranks_; ++r) {
-    Status good = check_card(r, found->values[static_cast<size_t>(r)], mine);
+    Card& card = cards[static_cast<size_t>(r)];
+    Status good = check_card(r, found->values[static_cast<size_t>(r)], mine, card);
     if (!good.ok()) return publish(std::move(good.error()));
   }
-  return {};
+  const auto odd = std::find_if(cards.begin(), cards.end(), [&](const Card& c) { return c.table != cards[0].table; });
+  if (odd == cards.end()) return {};
+  return publish(rank_table::explain_difference(*store_, {facts.table, rank_}, odd->rank, deadline_));
 }
 
 // Rank 0 says what the job is; the others compare, before they wait for ranks that may not exist.
@@ -177,8 +203,7 @@ Status Rendezvous::agree_on_job(uint32_t version) {
   return {};
 }
 
-Status Rendezvous::check_card(int rank, const std::string& bytes, const Card& mine) const {
-  Card card;
+Status Rendezvous::check_card(int rank, const std::string& bytes, const Card& mine, Card& card) const {
   if (!card.unpack(bytes, mine.version)) return error(hktRemoteError, "the card of rank %d does not parse", rank);
   if (card.version != mine.version) {
     return error(hktInvalidUsage,
@@ -202,10 +227,11 @@ Error Rendezvous::duplicate(const Card& mine, const std::string& bytes) const {
   if (other.unpack(bytes, mine.version) && other.version == mine.version) {
     who = format("host %s, process %lld", other.host.c_str(), static_cast<long long>(other.pid));
   }
-  return error(hktInvalidUsage,
-               "two processes say they are rank %d of %d: %s, and host %s, process %lld: give each its own RANK, and "
-               "each job its own port or file",
-               rank_, nranks_, who.c_str(), mine.host.c_str(), static_cast<long long>(mine.pid));
+  return error(
+      hktInvalidUsage,
+      "two processes say they are rank %d of %d: %s, and host %s, process %lld: give each its own RANK (RANK_ID with a "
+      "rank table), and each job its own port or file",
+      rank_, nranks_, who.c_str(), mine.host.c_str(), static_cast<long long>(mine.pid));
 }
 
 Error Rendezvous::absent(const std::vector<int>& ranks, std::string_view step) {

@@ -60,12 +60,15 @@ class Rendezvous {
   struct Card;
   Rendezvous(int nranks, int rank, Deadline deadline);
   using OpenStore = std::function<Result<std::unique_ptr<Store>>()>;
+  struct Facts {  // what ranks tell one another when they meet
+    uint32_t version = HKT_VERSION_CODE;
+    const rank_table::SharedTable* table = nullptr;
+  };
   static Result<std::unique_ptr<Rendezvous>> open_with(const OpenStore& open_store,
-                                                       std::unique_ptr<Rendezvous> rendezvous,
-                                                       const RendezvousOptions& options);
-  Status meet(uint32_t version);
+                                                       std::unique_ptr<Rendezvous> rendezvous, const Facts& facts);
+  Status meet(const Facts& facts);
   Status agree_on_job(uint32_t version);
-  Status check_card(int rank, const std::string& bytes, const Card& mine) const;
+  Status check_card(int rank, const std::string& bytes, const Card& mine, Card& card) const;
   Error duplicate(const Card& mine, const std::string& bytes) const;
   Error absent(const std::vector<int>& ranks, std::string_view step);
   // Publishes and returns.

@@ -23,7 +23,6 @@ constexpr int kGraceMs = 2000;  // a server that answers late to a timeout has t
 constexpr size_t kMaxReply = size_t{1} << 30;
 constexpr int kGreetingMs = 5000;
 
-Deadline earlier(Deadline a, Deadline b) { return Deadline::at(std::min(a.ns(), b.ns())); }
 Deadline with_grace(Deadline deadline) {
   return deadline.ns() > INT64_MAX - kGraceMs * int64_t{1'000'000}
              ? Deadline::never()

@@ -11,7 +11,8 @@ import tempfile
 import unittest
 
 PROGRAM = ""
-LAUNCHER = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NCCL_TESTS_MIN_BW"}
+LAUNCHER = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NCCL_TESTS_MIN_BW",
+            "RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH", "RANK_ID", "RANK_SIZE", "DEVICE_ID", "SERVER_ID"}
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 FLOATS = ["half", "bfloat16", "float", "double", "f8e4m3", "f8e5m2"]
 NUMBERS = ["sum", "prod", "max", "min", "avg"]
@@ -22,7 +23,7 @@ OPERATIONS = {**{t: NUMBERS + BITS for t in INTEGERS}, **{t: NUMBERS for t in FL
 
 def environment(**changes):
     """The environment of this process without what would steer Hocket, and with `changes`."""
-    steers = ("HOCKET_", "OMPI_", "PMI", "SLURM_", "NCCL_TESTS_")
+    steers = ("HOCKET_", "OMPI_", "PMI", "SLURM_", "NCCL_TESTS_", "HCCL_", "ASCEND_", "CM_", "PBS_", "HYDRA_", "PRTE_")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(steers) and k not in LAUNCHER}
     return {**kept, **changes}
 

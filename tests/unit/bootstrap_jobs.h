@@ -74,6 +74,14 @@ inline uint16_t free_port() {
   return local_address(listener.value().get()).value().port();
 }
 
+inline Identity identity_at(int rank, int nranks, const std::string& url) {
+  Identity out;
+  out.rank = rank;
+  out.nranks = nranks;
+  out.url = url;
+  return out;
+}
+
 enum class Kind : uint8_t { tcp, file, unique_id, callbacks_refuse, callbacks_overwrite };
 
 // One place where the ranks of one job meet.
@@ -96,7 +104,7 @@ class Place {
     switch (kind_) {
       case Kind::tcp:
       case Kind::file:
-        return Rendezvous::open(Identity{rank, nranks, -1, url_}, deadline, options);
+        return Rendezvous::open(identity_at(rank, nranks, url_), deadline, options);
       case Kind::unique_id:
         return Rendezvous::open(id_, nranks, rank, deadline, options);
       case Kind::callbacks_refuse:

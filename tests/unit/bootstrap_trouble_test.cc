@@ -51,7 +51,7 @@ TEST(TcpRendezvous, LocalhostMeansBothFamilies) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank]() {
-      auto r = Rendezvous::open(Identity{rank, 2, -1, url}, Deadline::in_ms(10'000));
+      auto r = Rendezvous::open(identity_at(rank, 2, url), Deadline::in_ms(10'000));
       const Status status = r ? (*r)->leave() : Status(r.error());
       errors[static_cast<size_t>(rank)] = status.ok() ? "" : status.error().text;
     });
@@ -327,7 +327,7 @@ TEST(FileRendezvous, AnotherFileIsNeverTouched) {
 }
 
 TEST(FileRendezvous, ADirectoryThatIsNotThereIsNamed) {
-  const auto r = Rendezvous::open(Identity{0, 2, -1, "file:///no/such/directory/x"}, Deadline::in_ms(300));
+  const auto r = Rendezvous::open(identity_at(0, 2, "file:///no/such/directory/x"), Deadline::in_ms(300));
   ASSERT_FALSE(r);
   EXPECT_TRUE(contains(r.error().text, "'/no/such/directory/x': its directory does not exist")) << r.error().text;
 }

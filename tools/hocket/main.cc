@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
     hocket::tool::add_sim(app, status);
     hocket::tool::add_env(app, status);
     hocket::tool::add_types(app, status);
+    hocket::tool::add_ranktable(app, status);
   }
   try {
     app.parse(argc, argv);

@@ -69,8 +69,8 @@ Result<const PerfCollective*> pick_collective(const std::string& text) {
 
 // A variable that says that a launcher has made this process a rank; null if there is none.
 const char* launcher_variable() {
-  for (const char* name :
-       {"HOCKET_INIT", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_PORT", "SLURM_STEP_ID"}) {
+  for (const char* name : {"HOCKET_INIT", "RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH", "RANK",
+                           "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_PORT", "SLURM_STEP_ID"}) {
     const char* value = std::getenv(name);
     if (value != nullptr && *value != '\0') return name;
   }

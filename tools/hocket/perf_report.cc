@@ -35,8 +35,10 @@ std::string timestamp() {
 
 // Only what concerns this run: the rest of an environment holds secrets.
 ordered_json environment() {
-  static const std::set<std::string> launcher = {"RANK",        "LOCAL_RANK",  "WORLD_SIZE",       "LOCAL_WORLD_SIZE",
-                                                 "MASTER_ADDR", "MASTER_PORT", "NCCL_TESTS_MIN_BW"};
+  static const std::set<std::string> launcher = {
+      "RANK",        "LOCAL_RANK",        "WORLD_SIZE",      "LOCAL_WORLD_SIZE",           "MASTER_ADDR",
+      "MASTER_PORT", "NCCL_TESTS_MIN_BW", "RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH", "RANK_ID",
+      "RANK_SIZE",   "DEVICE_ID",         "SERVER_ID"};
   ordered_json list = ordered_json::array();
   for (char** e = environ; *e != nullptr; ++e) {
     const std::string entry = *e;

@@ -1,0 +1,25 @@
+// Who am I, by a rank table and the variables that go with it. See docs/ranktable.md for their meaning:
+//
+//   RANK_TABLE_FILE or MINDSPORE_HCCL_CONFIG_PATH   the table
+//   RANK_ID                                         this process's rank in it
+//   RANK_SIZE, DEVICE_ID, SERVER_ID                 if set, they must agree with it
+//   HOCKET_SPARES                                   how many of its last ranks are spare cards
+//   HOCKET_PORT_RANGE, HCCL_HOST_SOCKET_PORT_RANGE, HCCL_IF_BASE_PORT
+//                                                   where rank 0 listens, if the table has no host_port
+#pragma once
+
+#include "base/deadline.h"
+#include "base/result.h"
+#include "bootstrap/identity.h"
+
+namespace hocket::rank_table {
+
+// Whether a variable names a table.
+bool has_rank_table(const Environment& environment);
+
+// Reads the table, and waits until the deadline while its status is "initializing". What is wrong with this process
+// alone is in Identity::refusal, so that the others hear of it; what is wrong with the table, or keeps the others from
+// being found, is the error. Opens no socket.
+Result<Identity> identity_from_table(const Environment& environment, Deadline deadline);
+
+}  // namespace hocket::rank_table
