@@ -1,13 +1,17 @@
 // Measures Hocket through its C ABI with the loop of peers/measure.h, exactly as peers/mpi_driver.c measures an MPI:
-//   hocket_bench_driver --np N [--pin 0,1] [--transport auto|shm|tcp]
-// starts N ranks that find each other through a file in a fresh directory, then serves commands from standard input.
+//   hocket_bench_driver --np N [--pin 0,1] [--transport auto|shm|tcp] [--algos auto,ring,...]
+// starts N ranks that find each other through files in a fresh directory, then serves commands from standard input.
+// With --algos it has a communicator for each of the values of HOCKET_ALGO ("auto": none): they are the variants of a
+// command, and comparing them compares nothing else, for the processes are the same.
 #include <hocket/hocket.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "peers/measure.h"
 #include "peers/ranks.h"
@@ -17,6 +21,7 @@ namespace {
 struct Options {
   int ranks = 0;
   std::string transport = "auto";
+  std::string algos = "auto";
   rk_pins pins = {};
 };
 
@@ -32,7 +37,24 @@ bool succeeded(hktResult_t result, const char* what) {
   return false;
 }
 
-hktComm_t comm_of(void* context) { return static_cast<hktComm_t>(context); }
+// The communicators of a rank, and the one whose turn it is.
+struct Served {
+  std::vector<hktComm_t> variants;
+  hktComm_t now;
+};
+
+hktComm_t comm_of(void* context) { return static_cast<Served*>(context)->now; }
+
+int prepare(void* context, const hb_command* command) {
+  Served& served = *static_cast<Served*>(context);
+  const auto variant = static_cast<size_t>(command->variant);
+  if (variant >= served.variants.size()) {
+    std::fprintf(stderr, "bench: there is no variant %zu: --algos has %zu\n", variant, served.variants.size());
+    return 1;
+  }
+  served.now = served.variants[variant];
+  return 0;
+}
 
 int all_reduce(void* context, const float* in, float* out, size_t count) {
   return succeeded(hktAllReduce(in, out, count, hktFloat32, hktSum, comm_of(context), nullptr), "hktAllReduce") ? 0 : 1;
@@ -42,27 +64,47 @@ int broadcast(void* context, float* data, size_t count) {
   return succeeded(hktBroadcast(data, data, count, hktFloat32, 0, comm_of(context), nullptr), "hktBroadcast") ? 0 : 1;
 }
 
+int blocks(void* context, hb_collective collective, const float* in, float* out, size_t count) {
+  hktComm_t comm = comm_of(context);
+  switch (collective) {
+    case HB_ALL_GATHER:
+      return succeeded(hktAllGather(in, out, count, hktFloat32, comm, nullptr), "hktAllGather") ? 0 : 1;
+    case HB_REDUCE_SCATTER:
+      return succeeded(hktReduceScatter(in, out, count, hktFloat32, hktSum, comm, nullptr), "hktReduceScatter") ? 0 : 1;
+    default:
+      return succeeded(hktAllToAll(in, out, count, hktFloat32, comm, nullptr), "hktAllToAll") ? 0 : 1;
+  }
+}
+
 int barrier(void* context) { return succeeded(hktBarrier(comm_of(context), nullptr), "hktBarrier") ? 0 : 1; }
 
 int run_rank(int rank, void* context) {
   const Job& job = *static_cast<Job*>(context);
   const int ranks = job.options.ranks;
-  const std::string url =
-      "file://" + job.directory + "/rendezvous?rank=" + std::to_string(rank) + "&world_size=" + std::to_string(ranks);
-  hktConfig_t config = HKT_CONFIG_INITIALIZER;
-  config.transport = job.options.transport.c_str();
-  hktComm_t comm = nullptr;
-  if (!succeeded(hktCommInitUrl(&comm, url.c_str(), &config), "hktCommInitUrl")) return 1;
+  Served served = {};
+  for (std::string_view rest = job.options.algos; !rest.empty();) {
+    const std::string algo(rest.substr(0, rest.find(',')));
+    rest.remove_prefix(std::min(algo.size() + 1, rest.size()));
+    setenv("HOCKET_ALGO", algo == "auto" ? "" : algo.c_str(), 1);
+    const std::string url = "file://" + job.directory + "/" + algo + "?rank=" + std::to_string(rank) +
+                            "&world_size=" + std::to_string(ranks);
+    hktConfig_t config = HKT_CONFIG_INITIALIZER;
+    config.transport = job.options.transport.c_str();
+    if (!succeeded(hktCommInitUrl(&served.now, url.c_str(), &config), "hktCommInitUrl")) return 1;
+    served.variants.push_back(served.now);
+  }
 
   hb_rank self = hb_attach(job.control, rank, ranks, rk_usable_cpus(&job.options.pins));
-  const hb_ops ops = {comm, all_reduce, broadcast, barrier, nullptr, nullptr};
+  const hb_ops ops = {&served, all_reduce, broadcast, barrier, prepare, nullptr, blocks};
   int version = 0;
   hktGetVersion(&version);
   const std::string library = "Hocket " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
                               "." + std::to_string(version % 100);
   const int status = hb_serve(&self, &ops, library.c_str());
   if (status != 0) return status;
-  return succeeded(hktCommDestroy(comm), "hktCommDestroy") ? 0 : 1;
+  for (const hktComm_t comm : served.variants)
+    if (!succeeded(hktCommDestroy(comm), "hktCommDestroy")) return 1;
+  return 0;
 }
 
 bool parse(int argc, char** argv, Options* options) {
@@ -74,11 +116,13 @@ bool parse(int argc, char** argv, Options* options) {
       if (rk_parse_pins(argv[i + 1], &options->pins) != 0) return false;
     } else if (flag == "--transport") {
       options->transport = argv[i + 1];
+    } else if (flag == "--algos") {
+      options->algos = argv[i + 1];
     } else {
       return false;
     }
   }
-  return argc % 2 == 1 && options->ranks >= 1 && options->ranks <= HB_MAX_RANKS;
+  return argc % 2 == 1 && !options->algos.empty() && options->ranks >= 1 && options->ranks <= HB_MAX_RANKS;
 }
 
 }  // namespace
@@ -86,7 +130,8 @@ bool parse(int argc, char** argv, Options* options) {
 int main(int argc, char** argv) {
   Job job = {};
   if (!parse(argc, argv, &job.options)) {
-    std::fprintf(stderr, "usage: %s --np 1..%d [--pin CPU,CPU...] [--transport auto|shm|tcp]\n", argv[0], HB_MAX_RANKS);
+    std::fprintf(stderr, "usage: %s --np 1..%d [--pin CPU,CPU...] [--transport auto|shm|tcp] [--algos LIST]\n", argv[0],
+                 HB_MAX_RANKS);
     return 2;
   }
   char directory[] = "/tmp/hocket-bench-XXXXXX";

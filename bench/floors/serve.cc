@@ -38,7 +38,7 @@ class Chooser {
     add_barrier_schemes(team, all_[HB_BARRIER], meeting_);
   }
 
-  hb_ops ops() { return {this, all_reduce, broadcast, barrier, prepare, describe}; }
+  hb_ops ops() { return {this, all_reduce, broadcast, barrier, prepare, describe, nullptr}; }
 
  private:
   static Chooser& of(void* context) { return *static_cast<Chooser*>(context); }

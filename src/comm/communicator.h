@@ -100,7 +100,7 @@ class Communicator {
 
   // For tests and tools: the planner that a call would take, and a trace of the steps executed. `bytes` as in
   // selected_by().
-  const char* planner(Collective collective, uint64_t bytes) const {
+  const char* planner(Collective collective, uint64_t bytes) {
     return select::lookup(table_, collective, bytes).planner->name;
   }
   void set_trace(std::vector<TraceEntry>* trace) { engine_.set_trace(trace); }
@@ -145,7 +145,7 @@ class Communicator {
   // The bytes that the selection goes by: those of the larger buffer of any rank (of a gather, the root's output), as
   // nccl-tests counts. They follow from the record and so are the same on all ranks that make the same call.
   uint64_t selected_by(const CallRecord& record, uint32_t elem_size) const;
-  Communicator(Parts parts, ForkGuard guard, const select::Table& table);
+  Communicator(Parts parts, ForkGuard guard, select::Table table);
   Status run(Order& order, const CallOptions& options);
   // The same for a call that does not block, belongs to a group, or has others before it.
   Status queue(Order& order, const CallOptions& options);
@@ -193,7 +193,7 @@ class Communicator {
   Watch watch_;
   Waiter waiter_;
   Engine engine_;
-  const select::Table table_;
+  select::Table table_;
   // By collective, made on first use: a communicator that is not used shall cost little.
   using Learners = std::array<select::StoreLearner, select::kBuckets>;
   std::array<std::unique_ptr<Learners>, select::kCollectives> learners_;

@@ -26,6 +26,7 @@ struct Parts {
   bool progress_thread = false;  // HOCKET_PROGRESS=thread
   Fence fence = Fence::full;
   select::Facts facts;
+  select::Costs costs;
   std::string algo;  // HOCKET_ALGO
   hktDeterminism_t determinism = HKT_DETERMINISM_R1;
   std::unique_ptr<Doorbell> own_bell;                  // when no transport brings one

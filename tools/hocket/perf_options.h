@@ -34,6 +34,7 @@ struct PerfOptions {
   std::string transport;   // empty: as the environment says
   std::string json;        // path, empty: none
   bool percentiles = false, timestamps = false;
+  bool explain = false;                   // say why each size is done as it is
   bool nonblocking = false;               // calls with a request, which is waited for
   Bind bind = Bind::core;                 // of ranks started here
   std::optional<double> least_bandwidth;  // NCCL_TESTS_MIN_BW, GB/s
