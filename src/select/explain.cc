@@ -53,11 +53,11 @@ uint64_t lower_bound(Collective collective, const Facts& facts, const Costs& cos
   const bool apart = facts.hosts == facts.nranks;  // no two ranks share memory
   // A message is pushed by one step and popped by another.
   const uint64_t message = 2 * (costs.step + (apart ? costs.socket : costs.message));
-  const double data = part * static_cast<double>(l.touched * costs.near);
-  const double sent = apart ? part * static_cast<double>(2 * l.sent * costs.socket_kib) : 0;
+  // A socket sends an input from where it is.
+  const uint64_t data = apart ? 2 * l.sent * costs.socket_kib : l.touched * costs.near;
   // Calls that do not wait for one another share the wait.
   const uint64_t wait = is_rooted(collective) ? 0 : apart ? costs.wire : facts.cpus > 1 ? costs.line : costs.turn;
-  return std::max(message / cpus + wait, static_cast<uint64_t>(data + sent));
+  return std::max(message / cpus + wait, static_cast<uint64_t>(part * static_cast<double>(data)));
 }
 
 Result<Explanation> explain(const Grounds& g, Collective collective, uint64_t bytes) {

@@ -32,9 +32,9 @@ struct Explanation {
 // An error: as build's.
 Result<Explanation> explain(const Grounds& grounds, Collective collective, uint64_t bytes);
 
-// No plan takes less time for so many bytes (of the larger buffer): one message has to be waited for; every input is
-// read once and every output written once, by CPUs that share the work evenly; and where ranks share no memory, what
-// has to leave each of them goes through sockets (the bounds of bandwidth, ranks with one port).
+// No plan takes less time for so many bytes (of the larger buffer): one message has to be waited for; and CPUs that
+// share the work evenly read every input once and write every output once, or, where no two ranks share memory, send
+// and receive what has to leave the ranks at least.
 uint64_t lower_bound(Collective collective, const Facts& facts, const Costs& costs, uint64_t bytes);
 
 // One line: "two_shot, predicted 84 us (lower bound 24 us); then ring 90 us, circulant 91 us".

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "select/explain.h"
+#include "select/fit.h"
 #include "select/forecast.h"
 #include "select/select.h"
 
@@ -127,6 +129,72 @@ TEST(Forecast, IsThereForOneMachine) {
   Facts apart = machine(4, 2);
   apart.machines = 2;
   EXPECT_FALSE(has_forecast(apart));
+}
+
+TEST(Explain, NoPlanUndercutsTheLowerBound) {
+  for (const uint32_t cpus : {1u, 2u, 8u}) {
+    for (const uint32_t n : {2u, 3u, 8u}) {
+      for (const uint32_t hosts : {1u, n}) {
+        Facts f = machine(n, cpus);
+        f.hosts = hosts;
+        for (uint32_t c = 0; c < kCollectives; ++c) {
+          const auto of = static_cast<Collective>(c);
+          const Forecast forecast(of, f, Costs{});
+          for (const uint64_t bytes : {64u, 16u << 10, 1u << 20, 64u << 20})
+            EXPECT_LE(lower_bound(of, f, Costs{}, bytes), forecast.ranking(bytes).front().ps)
+                << collective_name(of) << " " << bytes << " bytes, " << n << " ranks, " << cpus << " CPUs, " << hosts
+                << " hosts";
+        }
+      }
+    }
+  }
+}
+
+TEST(Explain, SaysWhatIsChosenAndWhatElseThereIs) {
+  Grounds g{machine(8, 2), Costs{}, "", HKT_DETERMINISM_R1};
+  const Result<Explanation> free = explain(g, Collective::all_reduce, 1 << 20);
+  ASSERT_TRUE(free.ok());
+  EXPECT_EQ(free.value().chosen, free.value().ranking.front().planner);
+  EXPECT_FALSE(free.value().forced);
+  EXPECT_GE(free.value().ranking.size(), 10u) << "every planner of all-reduce";
+  EXPECT_EQ(sentence(free.value()).rfind(free.value().chosen->name, 0), 0u);
+  EXPECT_NE(sentence(free.value()).find("lower bound"), std::string::npos);
+  g.algo = "one_shot,chain";
+  const Result<Explanation> forced = explain(g, Collective::all_reduce, 1 << 20);
+  ASSERT_TRUE(forced.ok());
+  EXPECT_STREQ(forced.value().chosen->name, "one_shot");
+  EXPECT_TRUE(forced.value().forced);
+  EXPECT_FALSE(explain(g, Collective::all_gather, 1 << 20).value().forced) << "has no planner of these names";
+  g.algo = "";
+  g.determinism = HKT_DETERMINISM_R3;
+  const Result<Explanation> canonical = explain(g, Collective::all_reduce, 1 << 20);
+  for (const Ranked& r : canonical.value().ranking) EXPECT_TRUE(r.planner->folds_canonically);
+  g.facts.machines = 2;
+  EXPECT_NE(sentence(explain(g, Collective::all_reduce, 1 << 20).value()).find("by rule"), std::string::npos);
+  g.algo = "rin";
+  EXPECT_FALSE(explain(g, Collective::all_reduce, 1 << 20).ok());
+}
+
+TEST(Fit, FindsCostsThatExplainWhatWasMeasured) {
+  // What a machine with other costs would measure.
+  Costs truth;
+  truth.step *= 3;
+  truth.turn /= 4;
+  truth.push *= 2;
+  std::vector<Timing> timings;
+  for (const Collective of : {Collective::all_reduce, Collective::all_gather})
+    for (const uint32_t n : {2u, 8u})
+      for (const uint64_t bytes : {64u, 4096u, 262'144u})
+        for (const CatalogEntry& e : catalog()) {
+          if (e.collective != of) continue;
+          const uint64_t ps = Predictor::make(e, machine(n, 2), truth)->ps(bytes);
+          timings.push_back({&e, machine(n, 2), bytes, static_cast<double>(ps) / 1e6});
+        }
+  EXPECT_LT(misfit(timings, truth), 0.001);
+  const double before = misfit(timings, Costs{});
+  const Costs found = fit(timings, Costs{}, 300, {});
+  EXPECT_LT(misfit(timings, found), before / 3);
+  EXPECT_EQ(found, fit(timings, Costs{}, 300, {})) << "the same search every time";
 }
 
 TEST(Select, EveryRankChoosesTheSame) {

@@ -9,7 +9,7 @@
 namespace hocket::tool {
 namespace {
 
-constexpr uint32_t kTries = 800;
+constexpr uint32_t kTries = 1200;
 
 void say(const std::string& text) {
   std::fprintf(stderr, isatty(STDERR_FILENO) != 0 ? "\r\033[K%s" : "%s\n", text.c_str());

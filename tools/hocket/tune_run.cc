@@ -21,10 +21,11 @@ namespace {
 
 constexpr Collective kTuned[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
                                  Collective::broadcast, Collective::all_to_all};
-constexpr int kSamples = 9;
-constexpr int kWarmUp = 8;               // calls: the stores of a size are learned in fewer
-constexpr uint64_t kSeries = 16 * 1024;  // bytes; smaller calls are timed in series, as the model sees them
-constexpr int kSeriesCalls = 16;
+constexpr double kSampleUs = 6000;          // how long a plan is timed, unless its fewest samples take longer
+constexpr size_t kFewest = 9, kMost = 201;  // samples
+constexpr int kWarmUp = 8;                  // calls: the stores of a size are learned in fewer
+constexpr uint64_t kSeries = 16 * 1024;     // bytes; smaller calls are timed in series, as the model sees them
+constexpr int kSeriesCalls = 64;            // at most, of kSeries bytes together
 
 // One thing to time, in the order in which all ranks do so.
 struct Job {
@@ -60,7 +61,7 @@ class TuneRank {
     const std::vector<Job> jobs = jobs_of(group_);
     uint64_t most = 0;
     for (const Job& j : jobs) most = std::max(most, j.bytes);
-    in_.assign(kSeriesCalls * std::min(most, kSeries) + most, 1);
+    in_.assign(std::max(most, kSeries), 1);
     out_.assign(in_.size(), 1);
     for (size_t i = 0; i < jobs.size(); ++i) {
       const double us = time(jobs[i]);
@@ -91,25 +92,33 @@ class TuneRank {
     call.nranks = group_.np;
     call.count = job.bytes / sizeof(float);
     if (layout(job.planner->collective) == Layout::blocks) call.count /= static_cast<uint64_t>(group_.np);
-    const int calls = job.bytes < kSeries ? kSeriesCalls : 1;
-    std::array<double, kSamples> us{};
-    for (int sample = -1; sample < kSamples; ++sample) {
-      std::memset(in_.data(), 1, job.bytes * static_cast<uint64_t>(calls));
-      check(hktBarrier(call.comm, nullptr));
-      const int64_t begin = now_ns();
-      const int repeat = sample < 0 ? std::max(kWarmUp, calls) : calls;
-      for (int i = 0; i < repeat; ++i) {
-        call.send = in_.data() + static_cast<uint64_t>(i % calls) * job.bytes;
-        call.recv = out_.data() + static_cast<uint64_t>(i % calls) * job.bytes;
-        check(test.call(call));
-      }
-      const double took = static_cast<double>(now_ns() - begin) / 1e3 / calls;
-      sum_ = sum_ + static_cast<unsigned>(std::count(out_.begin(), out_.begin() + static_cast<long>(job.bytes), 7));
-      if (sample >= 0) us[static_cast<size_t>(sample)] = took;
-    }
+    const int calls = static_cast<int>(std::clamp<uint64_t>(kSeries / job.bytes, 1, kSeriesCalls));
+    double warm = sample(test, call, job.bytes, std::max(kWarmUp, calls));
+    check(hktAllReduce(&warm, &warm, 1, hktFloat64, hktMax, call.comm, nullptr));
+    const double fit = kSampleUs / std::max(warm * calls, 1.0);
+    std::vector<double> us(static_cast<size_t>(std::clamp<double>(fit, kFewest, kMost)));
+    for (double& one : us) one = sample(test, call, job.bytes, calls);
     check(hktAllReduce(us.data(), us.data(), us.size(), hktFloat64, hktMax, call.comm, nullptr));
-    std::nth_element(us.begin(), us.begin() + kSamples / 2, us.end());
-    return us[kSamples / 2];
+    std::nth_element(us.begin(), us.begin() + static_cast<long>(us.size() / 2), us.end());
+    return us[us.size() / 2];
+  }
+
+  // Microseconds of one of so many calls, on this rank.
+  double sample(const PerfCollective& test, PerfCall& call, uint64_t bytes, int calls) {
+    const uint64_t places = std::max<uint64_t>(1, in_.size() / bytes);
+    const auto place = [&](int i) { return static_cast<uint64_t>(i) % places * bytes; };
+    const uint64_t used = std::min<uint64_t>(places, static_cast<uint64_t>(calls)) * bytes;
+    std::memset(in_.data(), 1, used);
+    check(hktBarrier(call.comm, nullptr));
+    const int64_t begin = now_ns();
+    for (int i = 0; i < calls; ++i) {
+      call.send = in_.data() + place(i);
+      call.recv = out_.data() + place(i);
+      check(test.call(call));
+    }
+    const double us = static_cast<double>(now_ns() - begin) / 1e3 / calls;
+    sum_ = sum_ + static_cast<unsigned>(std::count(out_.begin(), out_.begin() + static_cast<long>(used), 7));
+    return us;
   }
 
   static const char* perf_name(Collective collective) {
