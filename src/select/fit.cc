@@ -9,6 +9,7 @@ namespace hocket::select {
 namespace {
 
 constexpr double kAbsolute = 0.15;  // how much the level of a row counts, beside the differences in it
+constexpr double kPrior = 0.002;    // how much it counts that costs are other than at the start
 constexpr double kRegret = 0.3;     // how much it counts what the choice that the costs lead to loses
 
 // The generator splitmix64, by Steele, Lea and Flood: the same everywhere, which those of <random> are not.
@@ -81,7 +82,18 @@ Costs fit(const std::vector<Timing>& timings, const Costs& start, uint32_t tries
   // lead nowhere.
   Dice dice;
   Costs best = start;
-  double least = misfit(timings, best), stride = 0.3;
+  // What the timings say little about stays near the start, but for what all costs have in common: another clock.
+  const auto measure = [&](const Costs& costs) {
+    double sum = 0, squares = 0;
+    for (const CostField& f : kCostFields) {
+      const double off = std::log(static_cast<double>(costs.*f.field) / static_cast<double>(start.*f.field));
+      sum += off;
+      squares += off * off;
+    }
+    const double m = misfit(timings, costs), n = kCostFields.size();
+    return std::sqrt(m * m + kPrior * (squares - sum * sum / n) / n);
+  };
+  double least = measure(best), stride = 0.3;
   for (uint32_t tried = 0; tried < tries; ++tried) {
     Costs next = best;
     for (const CostField& f : kCostFields) {
@@ -89,7 +101,7 @@ Costs fit(const std::vector<Timing>& timings, const Costs& start, uint32_t tries
       const double value = static_cast<double>(best.*f.field) * std::exp(stride * dice.normal());
       next.*f.field = static_cast<uint64_t>(std::clamp(value, 1.0, static_cast<double>(kMostCost)));
     }
-    const double now = misfit(timings, next);
+    const double now = measure(next);
     stride = now < least ? std::min(0.6, stride * 1.3) : std::max(0.02, stride * 0.99);
     if (now < least) {
       least = now;

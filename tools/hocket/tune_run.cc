@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <new>
 
 #include "base/deadline.h"
 #include "comm/bringup.h"
@@ -42,6 +44,16 @@ std::vector<Job> jobs_of(const TuneGroup& group) {
   return jobs;
 }
 
+// Shared by the ranks of a group and the parent.
+struct alignas(64) Arrival {
+  std::atomic<uint32_t> starts;  // that a rank has come to
+};
+constexpr int kMostRanks = 64;
+struct Board {
+  std::array<Arrival, kMostRanks> ranks;
+  std::array<double, 4096> us;  // by job
+};
+
 struct Failed {};
 void check(hktResult_t r) {
   if (r != hktSuccess) throw Failed{};
@@ -50,7 +62,7 @@ void check(hktResult_t r) {
 // One rank: a communicator for each name of a planner, so that plans are compared by the same processes.
 class TuneRank {
  public:
-  TuneRank(const TuneGroup& group, int rank, double* us) : group_(group), rank_(rank), us_(us) {}
+  TuneRank(const TuneGroup& group, int rank, Board& board) : group_(group), rank_(rank), board_(board) {}
   ~TuneRank() {
     for (const auto& [name, comm] : comms_) (void)hktCommDestroy(comm);
   }
@@ -65,7 +77,7 @@ class TuneRank {
     out_.assign(in_.size(), 1);
     for (size_t i = 0; i < jobs.size(); ++i) {
       const double us = time(jobs[i]);
-      if (rank_ == 0) us_[i] = us;
+      if (rank_ == 0) board_.us[i] = us;
     }
   }
 
@@ -103,13 +115,21 @@ class TuneRank {
     return us[us.size() / 2];
   }
 
+  // Returns when all ranks have called it. Nobody sleeps here: the time for waking up would be counted.
+  void start() {
+    board_.ranks[static_cast<size_t>(rank_)].starts.store(++starts_, std::memory_order_release);
+    for (size_t r = 0; r < static_cast<size_t>(group_.np); ++r)
+      for (int polls = 0; static_cast<int32_t>(board_.ranks[r].starts.load(std::memory_order_acquire) - starts_) < 0;)
+        if (++polls > 64) sched_yield();
+  }
+
   // Microseconds of one of so many calls, on this rank.
   double sample(const PerfCollective& test, PerfCall& call, uint64_t bytes, int calls) {
     const uint64_t places = std::max<uint64_t>(1, in_.size() / bytes);
     const auto place = [&](int i) { return static_cast<uint64_t>(i) % places * bytes; };
     const uint64_t used = std::min<uint64_t>(places, static_cast<uint64_t>(calls)) * bytes;
     std::memset(in_.data(), 1, used);
-    check(hktBarrier(call.comm, nullptr));
+    start();
     const int64_t begin = now_ns();
     for (int i = 0; i < calls; ++i) {
       call.send = in_.data() + place(i);
@@ -129,7 +149,8 @@ class TuneRank {
 
   const TuneGroup& group_;
   const int rank_;
-  double* const us_;  // by job; shared with the parent
+  Board& board_;
+  uint32_t starts_ = 0;
   std::map<std::string, hktComm_t> comms_;
   std::vector<unsigned char> in_, out_;
   volatile unsigned sum_ = 0;  // of what was read, so that it is
@@ -150,13 +171,14 @@ std::vector<TuneGroup> tune_groups(bool quick) {
 
 Result<std::vector<select::Timing>> time_group(const TuneGroup& group) {
   const std::vector<Job> jobs = jobs_of(group);
-  const size_t bytes = jobs.size() * sizeof(double);
-  void* const shared = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (group.np > kMostRanks || jobs.size() > Board{}.us.size())
+    return error(hktInternalError, "a board for %d ranks and %zu plans is too small", group.np, jobs.size());
+  void* const shared = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return sys_error("no memory for the results");
-  auto* const us = static_cast<double*>(shared);
+  Board& board = *new (shared) Board{};
   auto launched = launch_local(group.np, Bind::turns, [&](int rank) {
     try {
-      TuneRank(group, rank, us).run();
+      TuneRank(group, rank, board).run();
       return 0;
     } catch (const Failed&) {
       return complain(1, hktGetLastError());
@@ -171,8 +193,8 @@ Result<std::vector<select::Timing>> time_group(const TuneGroup& group) {
   facts.oversubscribed = facts.nranks > facts.cpus;
   facts.slot_bytes = g.slot_bytes;
   facts.depth = g.depth;
-  for (size_t i = 0; i < jobs.size(); ++i) timings.push_back({jobs[i].planner, facts, jobs[i].bytes, us[i]});
-  munmap(shared, bytes);
+  for (size_t i = 0; i < jobs.size(); ++i) timings.push_back({jobs[i].planner, facts, jobs[i].bytes, board.us[i]});
+  munmap(shared, sizeof(Board));
   if (!launched.ok()) return launched.error();
   if (*launched != 0) return error(hktSystemError, "a rank failed with status %d", *launched);
   return timings;
