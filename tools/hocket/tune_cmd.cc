@@ -17,11 +17,15 @@ void say(const std::string& text) {
 }
 
 struct TuneFlags {
-  bool dry_run = false, quick = false;
+  bool dry_run = false, quick = false, machine = false;
 };
 
 Status run_tune(const TuneFlags& f) {
   const std::string path = select::tune_path();
+  if (f.machine) {
+    std::printf("%s\n%s\n", select::machine_key().c_str(), path.c_str());
+    return {};
+  }
   if (path.empty() && !f.dry_run)
     return error(hktInvalidUsage, "there is no folder for the result: set XDG_CACHE_HOME or HOME");
   std::vector<select::Timing> timings;
@@ -55,6 +59,7 @@ void add_tune(CLI::App& app, int& status) {
   const auto f = std::make_shared<TuneFlags>();
   tune->add_flag("--dry-run", f->dry_run, "print the costs, write nothing");
   tune->add_flag("--quick", f->quick, "fewer ranks, sizes and tries: seconds, and less to rely on");
+  tune->add_flag("--machine", f->machine, "print what the costs hold for and their file, and measure nothing");
   tune->callback([f, &status] {
     const Status s = run_tune(*f);
     status = s.ok() ? 0 : complain(s.error().code == hktInvalidUsage ? 2 : 1, s.error().text);
