@@ -1,8 +1,12 @@
 // Measures Hocket through its C ABI with the loop of peers/measure.h, exactly as peers/mpi_driver.c measures an MPI:
 //   hocket_bench_driver --np N [--pin 0,1] [--transport auto|shm|tcp] [--memory private|registered]
-// starts N ranks that find each other through a file in a fresh directory, then serves commands from standard input.
+//                       [--algos auto,ring,...]
+// starts N ranks that find each other through files in a fresh directory, then serves commands from standard input.
+// With --algos it has a communicator for each of the values of HOCKET_ALGO ("auto": none): they are the variants of a
+// command, and comparing them compares nothing else, for the processes are the same.
 #include <hocket/hocket.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -19,6 +23,7 @@ struct Options {
   int ranks = 0;
   std::string transport = "auto";
   bool registered = false;
+  std::string algos = "auto";
   rk_pins pins = {};
 };
 
@@ -34,36 +39,48 @@ bool succeeded(hktResult_t result, const char* what) {
   return false;
 }
 
-// One rank's communicator, and the memory that it has registered.
-struct Rank {
+// The communicators of a rank, the one whose turn it is, and the memory registered with it.
+struct Served {
   struct Memory {
     void* at;
     hktRegistration_t registration;
   };
-  hktComm_t comm = nullptr;
+  std::vector<hktComm_t> variants;
+  hktComm_t now = nullptr;
   std::vector<Memory> memory;
 };
-Rank& rank_of(void* context) { return *static_cast<Rank*>(context); }
-hktComm_t comm_of(void* context) { return rank_of(context).comm; }
+Served& served_by(void* context) { return *static_cast<Served*>(context); }
+hktComm_t comm_of(void* context) { return served_by(context).now; }
 
 void* allocate(void* context, size_t bytes) {
-  Rank& rank = rank_of(context);
-  Rank::Memory made = {};
+  Served& served = served_by(context);
+  Served::Memory made = {};
   if (!succeeded(hktMemAlloc(&made.at, bytes), "hktMemAlloc")) return nullptr;
-  if (!succeeded(hktCommRegister(rank.comm, made.at, bytes, &made.registration), "hktCommRegister")) return nullptr;
-  rank.memory.push_back(made);
+  if (!succeeded(hktCommRegister(served.now, made.at, bytes, &made.registration), "hktCommRegister")) return nullptr;
+  served.memory.push_back(made);
   return made.at;
 }
 
 void release(void* context, void* memory) {
-  Rank& rank = rank_of(context);
-  for (size_t i = 0; i < rank.memory.size(); ++i) {
-    if (rank.memory[i].at != memory) continue;
-    if (succeeded(hktCommDeregister(rank.comm, rank.memory[i].registration), "hktCommDeregister"))
+  Served& served = served_by(context);
+  for (size_t i = 0; i < served.memory.size(); ++i) {
+    if (served.memory[i].at != memory) continue;
+    if (succeeded(hktCommDeregister(served.now, served.memory[i].registration), "hktCommDeregister"))
       succeeded(hktMemFree(memory), "hktMemFree");
-    rank.memory.erase(rank.memory.begin() + static_cast<std::ptrdiff_t>(i));
+    served.memory.erase(served.memory.begin() + static_cast<std::ptrdiff_t>(i));
     return;
   }
+}
+
+int prepare(void* context, const hb_command* command) {
+  Served& served = served_by(context);
+  const auto variant = static_cast<size_t>(command->variant);
+  if (variant >= served.variants.size()) {
+    std::fprintf(stderr, "bench: there is no variant %zu: --algos has %zu\n", variant, served.variants.size());
+    return 1;
+  }
+  served.now = served.variants[variant];
+  return 0;
 }
 
 int all_reduce(void* context, const float* in, float* out, size_t count) {
@@ -74,20 +91,38 @@ int broadcast(void* context, float* data, size_t count) {
   return succeeded(hktBroadcast(data, data, count, hktFloat32, 0, comm_of(context), nullptr), "hktBroadcast") ? 0 : 1;
 }
 
+int blocks(void* context, hb_collective collective, const float* in, float* out, size_t count) {
+  hktComm_t comm = comm_of(context);
+  switch (collective) {
+    case HB_ALL_GATHER:
+      return succeeded(hktAllGather(in, out, count, hktFloat32, comm, nullptr), "hktAllGather") ? 0 : 1;
+    case HB_REDUCE_SCATTER:
+      return succeeded(hktReduceScatter(in, out, count, hktFloat32, hktSum, comm, nullptr), "hktReduceScatter") ? 0 : 1;
+    default:
+      return succeeded(hktAllToAll(in, out, count, hktFloat32, comm, nullptr), "hktAllToAll") ? 0 : 1;
+  }
+}
+
 int barrier(void* context) { return succeeded(hktBarrier(comm_of(context), nullptr), "hktBarrier") ? 0 : 1; }
 
 int run_rank(int rank, void* context) {
   const Job& job = *static_cast<Job*>(context);
   const int ranks = job.options.ranks;
-  const std::string url =
-      "file://" + job.directory + "/rendezvous?rank=" + std::to_string(rank) + "&world_size=" + std::to_string(ranks);
-  hktConfig_t config = HKT_CONFIG_INITIALIZER;
-  config.transport = job.options.transport.c_str();
-  Rank me;
-  if (!succeeded(hktCommInitUrl(&me.comm, url.c_str(), &config), "hktCommInitUrl")) return 1;
+  Served served = {};
+  for (std::string_view rest = job.options.algos; !rest.empty();) {
+    const std::string algo(rest.substr(0, rest.find(',')));
+    rest.remove_prefix(std::min(algo.size() + 1, rest.size()));
+    setenv("HOCKET_ALGO", algo == "auto" ? "" : algo.c_str(), 1);
+    const std::string url = "file://" + job.directory + "/" + algo + "?rank=" + std::to_string(rank) +
+                            "&world_size=" + std::to_string(ranks);
+    hktConfig_t config = HKT_CONFIG_INITIALIZER;
+    config.transport = job.options.transport.c_str();
+    if (!succeeded(hktCommInitUrl(&served.now, url.c_str(), &config), "hktCommInitUrl")) return 1;
+    served.variants.push_back(served.now);
+  }
 
   hb_rank self = hb_attach(job.control, rank, ranks, rk_usable_cpus(&job.options.pins));
-  hb_ops ops = {&me, all_reduce, broadcast, barrier, nullptr, nullptr, nullptr, nullptr};
+  hb_ops ops = {&served, all_reduce, broadcast, barrier, prepare, nullptr, blocks, nullptr, nullptr};
   if (job.options.registered) {
     ops.allocate = allocate;
     ops.release = release;
@@ -98,7 +133,9 @@ int run_rank(int rank, void* context) {
                               "." + std::to_string(version % 100);
   const int status = hb_serve(&self, &ops, library.c_str());
   if (status != 0) return status;
-  return succeeded(hktCommDestroy(me.comm), "hktCommDestroy") ? 0 : 1;
+  for (const hktComm_t comm : served.variants)
+    if (!succeeded(hktCommDestroy(comm), "hktCommDestroy")) return 1;
+  return 0;
 }
 
 bool parse(int argc, char** argv, Options* options) {
@@ -114,11 +151,13 @@ bool parse(int argc, char** argv, Options* options) {
       const std::string_view memory = argv[i + 1];
       if (memory != "private" && memory != "registered") return false;
       options->registered = memory == "registered";
+    } else if (flag == "--algos") {
+      options->algos = argv[i + 1];
     } else {
       return false;
     }
   }
-  return argc % 2 == 1 && options->ranks >= 1 && options->ranks <= HB_MAX_RANKS;
+  return argc % 2 == 1 && !options->algos.empty() && options->ranks >= 1 && options->ranks <= HB_MAX_RANKS;
 }
 
 }  // namespace
@@ -127,7 +166,8 @@ int main(int argc, char** argv) {
   Job job = {};
   if (!parse(argc, argv, &job.options)) {
     std::fprintf(stderr,
-                 "usage: %s --np 1..%d [--pin CPU,CPU...] [--transport auto|shm|tcp] [--memory private|registered]\n",
+                 "usage: %s --np 1..%d [--pin CPU,CPU...] [--transport auto|shm|tcp] [--memory private|registered] "
+                 "[--algos LIST]\n",
                  argv[0], HB_MAX_RANKS);
     return 2;
   }

@@ -43,7 +43,7 @@ class Chooser {
   }
 
   hb_ops ops() {
-    hb_ops ops = {this, all_reduce, broadcast, barrier, prepare, describe, nullptr, nullptr};
+    hb_ops ops = {this, all_reduce, broadcast, barrier, prepare, describe, nullptr, nullptr, nullptr};
     if (reaches_all_) {
       ops.allocate = allocate;
       ops.release = release;

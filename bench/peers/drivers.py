@@ -166,10 +166,10 @@ class Driver:
         )
         self.library = self.answer(START_SECONDS)["library"]
 
-    def measure(self, collective, size, milliseconds, samples, mode):
+    def measure(self, collective, size, milliseconds, samples, mode, variant=0):
         if self.process is None:
             self.start()
-        line = f"{collective} {size} {milliseconds} {samples} {mode}\n"
+        line = f"{collective} {size} {milliseconds} {samples} {mode} {variant}\n"
         try:
             self.process.stdin.write(line.encode())
             self.process.stdin.flush()

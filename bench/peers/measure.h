@@ -3,7 +3,7 @@
  *
  * A driver is n processes of one host, "ranks", that share a zero-filled control file (hb_control) and each call
  * hb_serve() once. Rank 0 reads commands from standard input, one a line:
- *     COLLECTIVE BYTES MILLISECONDS MIN_SAMPLES cold|hot        for example: all_reduce 1024 50 5 cold
+ *     COLLECTIVE BYTES MILLISECONDS MIN_SAMPLES cold|hot [VARIANT]      for example: all_reduce 1024 50 5 cold
  * and answers each with one line of JSON on standard output. End of input ends all ranks. Between commands every rank
  * sleeps in the kernel, so several drivers can be alive at once and take turns without disturbing each other.
  *
@@ -47,13 +47,24 @@ enum {
 
 #define HB_UNDECIDED UINT32_MAX
 
-typedef enum { HB_QUIT = 0, HB_ALL_REDUCE = 1, HB_BROADCAST = 2, HB_BARRIER = 3 } hb_collective;
-static const char* const hb_names[] = {"quit", "all_reduce", "broadcast", "barrier"};
+/* From HB_ALL_GATHER on a buffer has a block for each rank. */
+typedef enum {
+  HB_QUIT = 0,
+  HB_ALL_REDUCE = 1,
+  HB_BROADCAST = 2,
+  HB_BARRIER = 3,
+  HB_ALL_GATHER = 4,
+  HB_REDUCE_SCATTER = 5,
+  HB_ALL_TO_ALL = 6
+} hb_collective;
+static const char* const hb_names[] = {"quit",       "all_reduce",     "broadcast", "barrier",
+                                       "all_gather", "reduce_scatter", "all_to_all"};
 
 typedef struct {
   hb_collective collective;
   int hot;             /* 1: buffers stay untouched between calls */
-  uint64_t bytes;      /* of a rank's buffer; a multiple of 4; 0 for a barrier */
+  uint64_t bytes;      /* of a rank's (larger) buffer: whole floats, or whole blocks of floats; 0 for a barrier */
+  int variant;         /* which of the driver's ways, where it has several; 0 by default */
   double milliseconds; /* how long to measure, unless min_samples needs longer */
   int min_samples;
 } hb_command;
@@ -87,7 +98,8 @@ typedef struct {
 
 /* The library under test, called on every rank; 0 is success. Element type float32, operation sum, root 0.
  * prepare (may be null) runs once before each measurement; describe (may be null) names what was run, for the answer.
- */
+ * blocks (may be null: then such commands are refused) is a collective from HB_ALL_GATHER on, with `count` floats a
+ * block. */
 typedef struct {
   void* context;
   int (*all_reduce)(void* context, const float* in, float* out, size_t count);
@@ -95,6 +107,7 @@ typedef struct {
   int (*barrier)(void* context);
   int (*prepare)(void* context, const hb_command* command);
   const char* (*describe)(void* context);
+  int (*blocks)(void* context, hb_collective collective, const float* in, float* out, size_t count);
   /* Memory for the buffers of a measurement, 64-byte aligned, both null: any. Null: there is none. */
   void* (*allocate)(void* context, size_t bytes);
   void (*release)(void* context, void* memory);
@@ -274,27 +287,55 @@ static inline void hb_free_buffers(const hb_ops* ops, hb_buffers* b) {
 static inline uint64_t hb_place(uint64_t round, int i) { return round * (uint64_t)HB_MAX_BATCH + (uint64_t)i; }
 
 static inline void hb_write_inputs(const hb_rank* r, const hb_command* c, hb_buffers* b, uint64_t round) {
+  if (c->collective == HB_BARRIER || (c->collective == HB_BROADCAST && r->rank != 0)) return;
+  float* const to = c->collective == HB_BROADCAST ? b->out : b->in;
+  const size_t count = c->collective == HB_ALL_GATHER ? b->count / (size_t)r->ranks : b->count;
   for (int i = 0; i < b->batch; i++) {
     const uint64_t first = hb_place(round, i) + (uint64_t)(r->rank * HB_ROTATION);
-    if (c->collective == HB_ALL_REDUCE) hb_write(b->in + (size_t)i * b->stride, b->tables.input, first, b->count);
-    if (c->collective == HB_BROADCAST && r->rank == 0) {
-      hb_write(b->out + (size_t)i * b->stride, b->tables.input, first, b->count);
-    }
+    hb_write(to + (size_t)i * b->stride, b->tables.input, first, count);
   }
+}
+
+/* What all-gather and all-to-all have put into the output: a block of each rank's input. */
+static inline int hb_compare_blocks(const hb_rank* r, const float* out, const hb_buffers* b, uint64_t first) {
+  const size_t block = b->count / (size_t)r->ranks;
+  for (int p = 0; p < r->ranks; p++) {
+    const uint64_t theirs = first + (uint64_t)(p * HB_ROTATION);
+    if (hb_compare(r, out + (size_t)p * block, b->tables.input, theirs, block) != 0) return 1;
+  }
+  return 0;
 }
 
 /* Of the `calls` calls made in the round. */
 static inline int hb_read_outputs(const hb_rank* r, const hb_command* c, const hb_buffers* b, uint64_t round,
                                   int calls) {
-  if (c->collective == HB_BARRIER) return 0;
-  const float* table = c->collective == HB_ALL_REDUCE ? b->tables.sum : b->tables.input;
-  for (int i = 0; i < calls; i++) {
-    if (hb_compare(r, b->out + (size_t)i * b->stride, table, hb_place(round, i), b->count) != 0) return 1;
+  const size_t block = b->count / (size_t)r->ranks;
+  const uint64_t mine = (uint64_t)r->rank * (uint64_t)block; /* where this rank's block begins */
+  int bad = 0;
+  for (int i = 0; i < calls && bad == 0 && c->collective != HB_BARRIER; i++) {
+    const float* const out = b->out + (size_t)i * b->stride;
+    const uint64_t first = hb_place(round, i);
+    switch (c->collective) {
+      case HB_ALL_REDUCE:
+        bad = hb_compare(r, out, b->tables.sum, first, b->count);
+        break;
+      case HB_REDUCE_SCATTER:
+        bad = hb_compare(r, out, b->tables.sum, first + mine, block);
+        break;
+      case HB_ALL_GATHER:
+        bad = hb_compare_blocks(r, out, b, first);
+        break;
+      case HB_ALL_TO_ALL:
+        bad = hb_compare_blocks(r, out, b, first + mine);
+        break;
+      default:
+        bad = hb_compare(r, out, b->tables.input, first, b->count);
+    }
   }
-  return 0;
+  return bad;
 }
 
-static inline int hb_call(const hb_ops* ops, const hb_command* c, hb_buffers* b, int i) {
+static inline int hb_call(const hb_rank* r, const hb_ops* ops, const hb_command* c, hb_buffers* b, int i) {
   const size_t at = (size_t)i * b->stride;
   switch (c->collective) {
     case HB_ALL_REDUCE:
@@ -304,7 +345,7 @@ static inline int hb_call(const hb_ops* ops, const hb_command* c, hb_buffers* b,
     case HB_BARRIER:
       return ops->barrier(ops->context);
     default:
-      return 1;
+      return ops->blocks(ops->context, c->collective, b->in + at, b->out + at, b->count / (size_t)r->ranks);
   }
 }
 
@@ -384,7 +425,7 @@ static inline int hb_measure(hb_rank* r, const hb_ops* ops, const hb_command* c,
     const int warm = __atomic_load_n(&r->control->first.value, __ATOMIC_RELAXED) > r->starts;
     if (round == HB_TRIALS && b->batch > 1) calls = (int)__atomic_load_n(&r->control->batch.value, __ATOMIC_RELAXED);
     const double t0 = hb_now_us();
-    for (int i = 0; i < calls; i++) bad |= hb_call(ops, c, b, i);
+    for (int i = 0; i < calls; i++) bad |= hb_call(r, ops, c, b, i);
     const double t1 = hb_now_us();
     if (warm && round < HB_TRIALS) r->control->samples[r->rank][round] = t1 - t0;
     if (!warm) r->control->samples[r->rank][samples++] = (t1 - t0) / calls;
@@ -398,39 +439,44 @@ static inline int hb_measure(hb_rank* r, const hb_ops* ops, const hb_command* c,
   return bad;
 }
 
-static inline int hb_parse(const char* line, hb_command* c) {
-  char name[16], mode[8], rest[2];
+static inline int hb_parse(const hb_rank* r, const hb_ops* ops, const char* line, hb_command* c) {
+  char name[16], mode[8], variant[8] = "0", rest[2];
   memset(c, 0, sizeof(*c));
-  const int fields =
-      sscanf(line, "%15s %" SCNu64 " %lf %d %7s %1s", name, &c->bytes, &c->milliseconds, &c->min_samples, mode, rest);
-  if (fields != 5) return 1;
-  for (int i = HB_ALL_REDUCE; i <= HB_BARRIER; i++) {
+  const int fields = sscanf(line, "%15s %" SCNu64 " %lf %d %7s %7s %1s", name, &c->bytes, &c->milliseconds,
+                            &c->min_samples, mode, variant, rest);
+  if (fields != 5 && fields != 6) return 1;
+  if (strspn(variant, "0123456789") != strlen(variant)) return 1;
+  c->variant = atoi(variant);
+  for (int i = HB_ALL_REDUCE; i <= (ops->blocks != NULL ? HB_ALL_TO_ALL : HB_BARRIER); i++) {
     if (strcmp(name, hb_names[i]) == 0) c->collective = (hb_collective)i;
   }
   c->hot = strcmp(mode, "hot") == 0;
   if (c->collective == HB_QUIT || (!c->hot && strcmp(mode, "cold") != 0)) return 1;
-  if (c->collective == HB_BARRIER ? c->bytes != 0 : c->bytes == 0 || c->bytes % sizeof(float) != 0) return 1;
+  const size_t unit = sizeof(float) * (size_t)(c->collective >= HB_ALL_GATHER ? r->ranks : 1);
+  if (c->collective == HB_BARRIER ? c->bytes != 0 : c->bytes == 0 || c->bytes % unit != 0) return 1;
   return c->milliseconds <= 0 || c->min_samples < 1;
 }
 
 /* Rank 0: the next valid command from standard input; a bad line is answered and skipped. */
-static inline hb_command hb_read_command(void) {
+static inline hb_command hb_read_command(const hb_rank* r, const hb_ops* ops) {
   char line[256];
   hb_command c;
   memset(&c, 0, sizeof(c));
   while (fgets(line, sizeof(line), stdin) != NULL) {
-    if (hb_parse(line, &c) == 0) return c;
-    printf("{\"error\":\"expected: all_reduce|broadcast|barrier BYTES MILLISECONDS MIN_SAMPLES cold|hot\"}\n");
+    if (hb_parse(r, ops, line, &c) == 0) return c;
+    printf(
+        "{\"error\":\"expected: all_reduce|broadcast|barrier%s BYTES MILLISECONDS MIN_SAMPLES cold|hot [VARIANT]\"}\n",
+        ops->blocks != NULL ? "|all_gather|reduce_scatter|all_to_all" : "");
     fflush(stdout);
   }
   c.collective = HB_QUIT;
   return c;
 }
 
-static inline void hb_next_command(hb_rank* r, hb_command* c) {
+static inline void hb_next_command(hb_rank* r, const hb_ops* ops, hb_command* c) {
   uint32_t* issued = &r->control->issued.value;
   if (r->rank == 0) {
-    r->control->command = hb_read_command();
+    r->control->command = hb_read_command(r, ops);
     __atomic_store_n(issued, ++r->commands, __ATOMIC_RELEASE);
     syscall(SYS_futex, issued, FUTEX_WAKE, HB_MAX_RANKS, NULL, NULL, 0);
   } else {
@@ -453,7 +499,7 @@ static inline int hb_serve(hb_rank* r, const hb_ops* ops, const char* library) {
   }
   for (;;) {
     hb_result result;
-    hb_next_command(r, &c);
+    hb_next_command(r, ops, &c);
     if (c.collective == HB_QUIT) return 0;
     if (ops->prepare != NULL && ops->prepare(ops->context, &c) != 0) return 1;
     if (hb_measure(r, ops, &c, &result) != 0) return 1;

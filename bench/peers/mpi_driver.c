@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   hb_rank self = hb_attach(control, rank, ranks, atoi(argv[4]));
-  const hb_ops ops = {NULL, all_reduce, broadcast, barrier, NULL, NULL, NULL, NULL};
+  const hb_ops ops = {NULL, all_reduce, broadcast, barrier, NULL, NULL, NULL, NULL, NULL};
   if (hb_serve(&self, &ops, library) != 0) MPI_Abort(MPI_COMM_WORLD, 1);
   MPI_Finalize();
   return 0;

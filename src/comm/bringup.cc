@@ -9,6 +9,7 @@
 #include "comm/pack.h"
 #include "comm/progress.h"
 #include "comm/roster.h"
+#include "select/tune_file.h"
 #include "transport/shm/group.h"
 #include "transport/shm/shm_transport.h"
 
@@ -28,7 +29,8 @@ struct Member {
   uint8_t tcp_only = 0;
   uint8_t shm_only = 0;
   uint8_t determinism = HKT_DETERMINISM_R1;
-  std::string algo;  // HOCKET_ALGO
+  std::string algo;     // HOCKET_ALGO
+  select::Costs costs;  // those of rank 0 count
 
   std::string pack() const {
     Packer p;
@@ -43,13 +45,19 @@ struct Member {
         .put(shm_only)
         .put(determinism)
         .text(algo);
+    for (const select::CostField& f : select::kCostFields) p.put(costs.*f.field);
     return p.bytes();
+  }
+  static bool unpack_costs(Unpacker& u, select::Costs& costs) {
+    for (const select::CostField& f : select::kCostFields)
+      if (!u.get(costs.*f.field) || costs.*f.field < 1 || costs.*f.field > select::kMostCost) return false;
+    return true;
   }
   static bool unpack(const std::string& bytes, Member& c) {
     Unpacker u(bytes);
     return u.text(c.host, 128) && u.get(c.token) && u.text(c.cpus.mask, 4096) && u.get(c.cpus.quota) &&
            u.get(c.cache) && u.get(c.shm) && u.get(c.fence) && u.get(c.tcp_only) && u.get(c.shm_only) &&
-           u.get(c.determinism) && u.text(c.algo, 4096) && u.done();
+           u.get(c.determinism) && u.text(c.algo, 4096) && unpack_costs(u, c.costs) && u.done();
   }
 };
 
@@ -64,19 +72,6 @@ Result<uint8_t> determinism_from_environment() {
   static constexpr std::string_view kClasses[] = {"R1", "R2", "R3", "R4"};
   HKT_ASSIGN(const std::string text, env::get_choice("HOCKET_DETERMINISM", "R1", kClasses));
   return static_cast<uint8_t>(text[1] - '0');
-}
-
-// Every link of a communicator has this geometry: about 1 MiB of slots per direction for few ranks, less for many, so
-// that a rank of 64 stays under 64 MiB. Two ranks that share no memory have larger slots, for a message costs them
-// system calls; with more ranks, larger slots would fall out of the cache between one rank's turn and the next.
-enum class Memory : uint8_t { shared, apart };
-RingGeometry geometry_for(int nranks, Memory memory) {
-  if (nranks == 2 && memory == Memory::apart) return {4, 512 * 1024, 2};
-  RingGeometry g;
-  g.depth = 8;
-  g.ack_batch = 4;
-  g.slot_bytes = nranks <= 8 ? 128 * 1024 : nranks <= 16 ? 64 * 1024 : 32 * 1024;
-  return g;
 }
 
 // The whole of a bring-up, step by step. Each exchange doubles as the point where an error of one rank reaches all.
@@ -154,6 +149,7 @@ Status BringUp::exchange_members(const CommSettings& settings) {
   } else {
     HKT_ASSIGN(card.determinism, determinism_from_environment());
   }
+  if (parts_.rank == 0) card.costs = select::costs_of_this_machine(log_);
   card.algo = settings.algo ? *settings.algo : env::get("HOCKET_ALGO").value_or("");
   if (card.algo.size() > 4096)
     return error(hktInvalidUsage, "HOCKET_ALGO has %zu bytes; 4096 are allowed", card.algo.size());
@@ -179,6 +175,7 @@ Status BringUp::exchange_members(const CommSettings& settings) {
                    members_[r].algo.c_str(), r, mine().algo.c_str(), parts_.rank);
     if (members_[r].fence == 0) parts_.fence = Fence::full;  // one process without is enough
   }
+  roster_.costs = members_.front().costs;
   roster_.transport = transport;
   roster_.backing = mine().shm == Shm::devshm ? shm::Backing::devshm : shm::Backing::memfd;
   seat_mates();
@@ -310,6 +307,18 @@ Result<std::unique_ptr<Communicator>> BringUp::finish(const CommSettings& settin
 }
 
 }  // namespace
+
+// About 1 MiB of slots per direction for few ranks, less for many, so that a rank of 64 stays under 64 MiB. Two ranks
+// that share no memory have larger slots, for a message costs them system calls; with more ranks, larger slots would
+// fall out of the cache between one rank's turn and the next.
+RingGeometry geometry_for(int nranks, Memory memory) {
+  if (nranks == 2 && memory == Memory::apart) return {4, 512 * 1024, 2};
+  RingGeometry g;
+  g.depth = 8;
+  g.ack_batch = 4;
+  g.slot_bytes = nranks <= 8 ? 128 * 1024 : nranks <= 16 ? 64 * 1024 : 32 * 1024;
+  return g;
+}
 
 Result<Deadline> init_deadline(const CommSettings& settings) {
   if (settings.init_timeout_ms) return Deadline::in_ms(*settings.init_timeout_ms);

@@ -27,6 +27,11 @@ struct CommSettings {
       geometry;  // of all links; equal on all ranks. For tests: small slots reach many rounds soon
 };
 
+// The geometry of every link of a communicator where the settings do not say: by the number of its ranks, and whether
+// all of them share memory.
+enum class Memory : uint8_t { shared, apart };
+RingGeometry geometry_for(int nranks, Memory memory);
+
 // The deadline of a bring-up that begins now.
 Result<Deadline> init_deadline(const CommSettings& settings);
 

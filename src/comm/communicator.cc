@@ -44,17 +44,17 @@ Result<std::unique_ptr<Communicator>> Communicator::create(Parts parts) {
     return error(hktInvalidUsage, "determinism R4 serves at most %u ranks, here are %d", kernels::kMostAddends,
                  parts.nranks);
   HKT_ASSIGN(ForkGuard guard, ForkGuard::create());
-  HKT_ASSIGN(const select::Table table, select::build(parts.facts, parts.algo, parts.determinism));
-  return std::unique_ptr<Communicator>(new Communicator(std::move(parts), std::move(guard), table));
+  HKT_ASSIGN(select::Table table, select::build(parts.facts, parts.costs, parts.algo, parts.determinism));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(parts), std::move(guard), std::move(table)));
 }
 
-Communicator::Communicator(Parts parts, ForkGuard guard, const select::Table& table)
+Communicator::Communicator(Parts parts, ForkGuard guard, select::Table table)
     : parts_(std::move(parts)),
       guard_(std::move(guard)),
       watch_(parts_),
       waiter_(make_waiter(watch_)),
       engine_(waiter_),
-      table_(table) {
+      table_(std::move(table)) {
   for (size_t type = 0; type < kernels_.size(); ++type)
     for (size_t op = 0; op < kernels_[type].size(); ++op)
       kernels_[type][op] = kernels::fold_kernel(static_cast<hktDataType_t>(type), static_cast<hktRedOp_t>(op));

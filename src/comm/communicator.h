@@ -110,7 +110,7 @@ class Communicator {
 
   // For tests and tools: the planner that a call would take, and a trace of the steps executed. `bytes` as in
   // selected_by().
-  const char* planner(Collective collective, uint64_t bytes) const {
+  const char* planner(Collective collective, uint64_t bytes) {
     return select::lookup(*current_table_, collective, bytes).planner->name;
   }
   uint64_t messages_without_copy() const { return engine_.without_copy(); }
@@ -163,7 +163,7 @@ class Communicator {
   // The bytes that the selection goes by: those of the larger buffer of any rank (of a gather, the root's output), as
   // nccl-tests counts. They follow from the record and so are the same on all ranks that make the same call.
   uint64_t selected_by(const CallRecord& record, uint32_t elem_size) const;
-  Communicator(Parts parts, ForkGuard guard, const select::Table& table);
+  Communicator(Parts parts, ForkGuard guard, select::Table table);
   Status run(Order& order, const CallOptions& options);
   // The same for a call that does not block, belongs to a group, or has others before it.
   Status queue(Order& order, const CallOptions& options);
@@ -212,9 +212,9 @@ class Communicator {
   Watch watch_;
   Waiter waiter_;
   Engine engine_;
-  const select::Table table_;
-  std::unique_ptr<const select::Table> registered_table_;  // made when it is needed
-  const select::Table* current_table_ = &table_;
+  select::Table table_;
+  std::unique_ptr<select::Table> registered_table_;  // made when it is needed
+  select::Table* current_table_ = &table_;
   // By collective, made on first use: a communicator that is not used shall cost little.
   using Learners = std::array<select::StoreLearner, select::kBuckets>;
   std::array<std::unique_ptr<Learners>, select::kCollectives> learners_;

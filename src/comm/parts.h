@@ -26,6 +26,7 @@ struct Parts {
   bool progress_thread = false;  // HOCKET_PROGRESS=thread
   Fence fence = Fence::full;
   select::Facts facts;
+  select::Costs costs;
   std::string algo;                   // HOCKET_ALGO
   bool mapped = true, direct = true;  // HOCKET_PROTO: ways that messages of registered memory may take
   hktDeterminism_t determinism = HKT_DETERMINISM_R1;

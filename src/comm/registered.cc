@@ -151,8 +151,8 @@ void Communicator::use_registered() {
     select::Facts facts = parts_.facts;
     facts.registered = true;
     // It could be built for private memory, and differs in what it prefers.
-    if (auto table = select::build(facts, parts_.algo, parts_.determinism); table.ok())
-      registered_table_ = std::make_unique<const select::Table>(*table);
+    if (auto table = select::build(facts, parts_.costs, parts_.algo, parts_.determinism); table.ok())
+      registered_table_ = std::make_unique<select::Table>(std::move(*table));
   }
   current_table_ = everywhere && registered_table_ != nullptr ? registered_table_.get() : &table_;
 }

@@ -51,6 +51,8 @@ tcp::Config tcp_config(const Roster& roster, const Parts& parts) {
 void look_up_facts(const Roster& roster, Parts& parts) {
   parts.facts.nranks = static_cast<uint32_t>(parts.nranks);
   parts.facts.slot_bytes = roster.geometry.slot_bytes;
+  parts.facts.depth = roster.geometry.depth;
+  parts.costs = roster.costs;
   std::map<std::string, std::vector<CpuShare>> hosts;  // what each rank of a host may use
   std::set<int> memories;
   for (int r = 0; r < parts.nranks; ++r) {
@@ -59,8 +61,13 @@ void look_up_facts(const Roster& roster, Parts& parts) {
     memories.insert(m.memory);
     parts.facts.cache_bytes = r == 0 ? m.cache : std::min(parts.facts.cache_bytes, m.cache);
   }
-  for (const auto& [host, shares] : hosts)
-    parts.facts.oversubscribed = parts.facts.oversubscribed || shares.size() > usable_cpus(shares);
+  parts.facts.machines = static_cast<uint32_t>(hosts.size());
+  parts.facts.cpus = UINT32_MAX;
+  for (const auto& [host, shares] : hosts) {
+    const uint32_t cpus = usable_cpus(shares);
+    parts.facts.oversubscribed = parts.facts.oversubscribed || shares.size() > cpus;
+    parts.facts.cpus = std::min(parts.facts.cpus, cpus);
+  }
   parts.facts.hosts = static_cast<uint32_t>(memories.size());
   const std::vector<CpuShare>& mine = hosts[roster.mate(parts.rank).host];
   parts.local_ranks = static_cast<uint32_t>(mine.size());

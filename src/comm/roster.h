@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "engine/wait.h"
 #include "schedule/step.h"
+#include "select/facts.h"
 #include "transport/link.h"
 #include "transport/shm/segment.h"
 #include "transport/tcp/tcp_transport.h"
@@ -39,6 +40,7 @@ struct Roster {
   std::vector<std::shared_ptr<const Mate>> mates;  // by rank
   std::string transport = "auto";                  // asked for at bring-up
   RingGeometry geometry;                           // of the links of plans
+  select::Costs costs;                             // those of rank 0 of the first communicator
   shm::Backing backing = shm::Backing::memfd;
   std::shared_ptr<shm::File> file;  // null: this rank shares no memory
   std::shared_ptr<tcp::Port> port;  // null: no rank needs TCP
@@ -52,7 +54,7 @@ struct Roster {
 shm::GroupConfig shm_config(const Roster& roster, const Parts& parts);
 tcp::Config tcp_config(const Roster& roster, const Parts& parts);
 
-// What follows from a roster for selection and waiting: facts, local_ranks, cpus.
+// What follows from a roster for selection and waiting: facts, costs, local_ranks, cpus.
 void look_up_facts(const Roster& roster, Parts& parts);
 
 // Random, and never 0.

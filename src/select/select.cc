@@ -1,27 +1,33 @@
 #include "select/select.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "schedule/collective.h"
 #include "schedule/shape.h"
+#include "select/forecast.h"
 
 namespace hocket::select {
 namespace {
 
 constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
+constexpr uint64_t kTells = 33;           // the forecast tells times apart that differ by a 33rd, 3 %
 constexpr uint64_t kLearnFrom = 1 * KiB;  // below, a message is a line or a few, which are better in the cache
 
-// The static table; its reasons are in docs/tuning.md.
+// The rules for where there is no forecast, which also decide between planners that it takes for equal. Their reasons
+// are in docs/tuning.md.
 const char* all_reduce_planner(const Facts& f, uint64_t bytes) {
   if (f.nranks == 1) return "ring";
   if (f.hosts == 1) {
     // On shared memory every pair of ranks is one hop: flat plans have the fewest waits, and few waits are what counts
     // when ranks share CPUs. One-shot reads n inputs, two-shot twice one; two-shot waits twice. Many ranks that share
     // CPUs are better off with few links, whose slots stay in the cache from one rank's turn to the next.
+    // Of registered memory it copies nothing, if messages are not too small for that.
+    if (f.registered && f.nranks <= 16 && bytes >= (f.nranks == 2 ? 8 * KiB : 32 * KiB)) return "two_shot";
     const uint64_t one_shot = f.nranks == 2 ? 32 * KiB : 16 * KiB / f.nranks;
     if (bytes <= one_shot && f.nranks <= 16) return "one_shot";
-    if (f.registered && f.nranks <= 16 && bytes >= 32 * KiB) return "two_shot";     // copies nothing
     if (f.nranks == 4 && f.oversubscribed && bytes <= 8 * MiB) return "circulant";  // 4 messages per rank, not 6
     if (f.nranks > 4 && f.nranks <= 16 && f.oversubscribed && bytes > 128 * KiB)
       return bytes <= 8 * MiB ? "double_tree" : "ring";
@@ -136,6 +142,23 @@ Error not_canonical(const CatalogEntry& forced, hktDeterminism_t determinism) {
                collective_name(forced.collective), forced.name, static_cast<int>(determinism), others.c_str());
 }
 
+// The fastest of the ranking that `may` be taken; `usual`, if it is not slower than that by more than the forecast can
+// tell, or nothing else may.
+template <class May>
+const CatalogEntry* pick(const std::vector<Ranked>& ranking, const CatalogEntry* usual, May&& may) {
+  uint64_t least = 0;
+  const CatalogEntry* best = nullptr;
+  for (const Ranked& r : ranking) {
+    if (!may(*r.planner)) continue;
+    if (best == nullptr) {
+      best = r.planner;
+      least = r.ps;
+    }
+    if (r.planner == usual && r.ps - least <= least / kTells) return usual;
+  }
+  return best != nullptr ? best : usual;
+}
+
 // Planners of several collectives may share a name.
 bool first_of_name(const CatalogEntry& entry) {
   const auto same = [&](const CatalogEntry& e) { return std::string_view(e.name) == entry.name; };
@@ -144,7 +167,7 @@ bool first_of_name(const CatalogEntry& entry) {
 
 }  // namespace
 
-Result<Table> build(const Facts& facts, std::string_view algo, hktDeterminism_t determinism) {
+Result<Table> build(const Facts& facts, const Costs& costs, std::string_view algo, hktDeterminism_t determinism) {
   // R4 has no need of it: its sums are those of integers, and what else it allows is exact as well.
   const bool canonical = determinism == HKT_DETERMINISM_R2 || determinism == HKT_DETERMINISM_R3;
   std::array<const CatalogEntry*, kCollectives> forced{};
@@ -168,21 +191,33 @@ Result<Table> build(const Facts& facts, std::string_view algo, hktDeterminism_t 
     if (canonical && e != nullptr && reduces(e->collective) && !e->folds_canonically)
       return not_canonical(*e, determinism);
   Table table;
-  for (uint32_t collective = 0; collective < kCollectives; ++collective) {
-    for (uint32_t b = 0; b < kBuckets; ++b) {
-      Choice& c = table[collective][b];
-      c = choose(facts, static_cast<Collective>(collective), bucket_bytes(b), canonical);
-      if (forced[collective] != nullptr) c.planner = forced[collective];
-      const auto of = static_cast<Collective>(collective);
-      if (c.planner != nullptr && c.planner->folds_in_rank_order)
-        c.in_rank_order = c.planner;
-      else if (forced[collective] == nullptr)
-        c.in_rank_order = find_planner(of, in_rank_order_planner(of));
-      if (c.planner == nullptr)
-        return error(hktInternalError, "no planner for %s", collective_name(static_cast<Collective>(collective)));
-    }
-  }
+  table.facts_ = facts;
+  table.costs_ = costs;
+  table.canonical_ = canonical;
+  table.forced_ = forced;
   return table;
+}
+
+void Table::make(Collective collective) {
+  const CatalogEntry* const forced = forced_[static_cast<uint32_t>(collective)];
+  std::optional<Forecast> forecast;
+  if (forced == nullptr && has_forecast(facts_)) forecast.emplace(collective, facts_, costs_);
+  auto row = std::make_unique<Row>();
+  for (uint32_t b = 0; b < kBuckets; ++b) {
+    Choice& c = (*row)[b];
+    c = choose(facts_, collective, bucket_bytes(b), canonical_);
+    if (forced != nullptr) {
+      c.planner = forced;
+    } else if (forecast) {
+      const std::vector<Ranked> ranking = forecast->ranking(bucket_bytes(b));
+      c.planner = pick(ranking, c.planner, [&](const CatalogEntry& e) { return has_class(e, canonical_); });
+    }
+    if (c.planner->folds_in_rank_order)
+      c.in_rank_order = c.planner;
+    else if (forced == nullptr)
+      c.in_rank_order = find_planner(collective, in_rank_order_planner(collective));
+  }
+  rows_[static_cast<uint32_t>(collective)] = std::move(row);
 }
 
 }  // namespace hocket::select

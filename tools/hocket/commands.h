@@ -12,6 +12,8 @@ void add_sim(CLI::App& app, int& status);
 void add_env(CLI::App& app, int& status);
 void add_types(CLI::App& app, int& status);
 void add_ranktable(CLI::App& app, int& status);
+void add_explain(CLI::App& app, int& status);
+void add_tune(CLI::App& app, int& status);
 
 // `hocket` by the name of a program of nccl-tests: the collective that `path` names ("/usr/bin/all_reduce_perf":
 // "all_reduce"), "" if it names none; and its flags, which belong to `app` itself.

@@ -59,7 +59,7 @@ std::vector<int> own_cpus() {
 void bind_to(const std::vector<int>& cpus, int rank) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(cpus[static_cast<size_t>(rank)], &set);
+  CPU_SET(cpus[static_cast<size_t>(rank) % cpus.size()], &set);
   (void)sched_setaffinity(0, sizeof set, &set);
 }
 
@@ -72,7 +72,7 @@ std::string how_it_ended(int status) {
 
 Result<int> launch_local(int np, Bind bind, const std::function<int(int rank)>& body) {
   const std::vector<int> cpus = own_cpus();
-  if (np > static_cast<int>(cpus.size())) bind = Bind::none;
+  if (np > static_cast<int>(cpus.size()) && bind == Bind::core) bind = Bind::none;
   HKT_ASSIGN(const std::string directory, MeetingPlace::make());
   const MeetingPlace place(directory);
 
@@ -110,7 +110,7 @@ Result<int> launch_local(int np, Bind bind, const std::function<int(int rank)>& 
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(1);
       sigprocmask(SIG_SETMASK, &before, nullptr);
-      if (bind == Bind::core) bind_to(cpus, rank);
+      if (bind != Bind::none && !cpus.empty()) bind_to(cpus, rank);
       setenv("RANK", std::to_string(rank).c_str(), 1);
       setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);
       setenv("WORLD_SIZE", std::to_string(np).c_str(), 1);

@@ -61,6 +61,8 @@ int main(int argc, char** argv) {
     hocket::tool::add_perf(app, status);
     hocket::tool::add_plan(app, status);
     hocket::tool::add_sim(app, status);
+    hocket::tool::add_explain(app, status);
+    hocket::tool::add_tune(app, status);
     hocket::tool::add_env(app, status);
     hocket::tool::add_types(app, status);
     hocket::tool::add_ranktable(app, status);

@@ -209,6 +209,7 @@ void add_perf_flags(CLI::App& app, PerfFlags& f) {
       ->check(CLI::Range(0, 1))
       ->capture_default_str();
   app.add_flag("--registered{1}", f.options.registered, "the same as -R 1");
+  app.add_flag("--explain", f.options.explain, "say of each size by which plan it is done, and why");
   app.add_flag("--nonblocking", f.options.nonblocking, "make each call with a request and wait for that");
   app.add_option("--transport", f.options.transport, "auto, shm or tcp")->check(CLI::IsMember({"auto", "shm", "tcp"}));
   f.fixed.resize(std::size(kFixed));

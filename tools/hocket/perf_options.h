@@ -35,6 +35,7 @@ struct PerfOptions {
   std::string json;        // path, empty: none
   bool percentiles = false, timestamps = false;
   int registered = 0;                     // 1: buffers of hktMemAlloc, registered with the communicator
+  bool explain = false;                   // say why each size is done as it is
   bool nonblocking = false;               // calls with a request, which is waited for
   Bind bind = Bind::core;                 // of ranks started here
   std::optional<double> least_bandwidth;  // NCCL_TESTS_MIN_BW, GB/s

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <string>
 
+#include "api/handle.h"
 #include "base/deadline.h"
 #include "base/types.h"
 #include "commands.h"
@@ -18,6 +19,7 @@
 #include "perf_data.h"
 #include "perf_report.h"
 #include "schedule/buffers.h"
+#include "select/explain.h"
 
 namespace hocket::tool {
 namespace {
@@ -107,6 +109,8 @@ class PerfRank {
   }
   uint64_t in_elements(const PerfCall& call) const { return perf_in_elements(collective(), call.count, nranks_); }
   uint64_t out_elements(const PerfCall& call) const { return perf_out_elements(collective(), call.count, nranks_); }
+  // Why a size is done as it is: the only thing that does not come through the C interface.
+  void explain(uint64_t size) const;
   void progress(uint64_t size) const;
 
   const PerfOptions& options_;
@@ -236,8 +240,16 @@ void PerfRank::measure_sizes(hktDataType_t type, hktRedOp_t op, int root, Report
     row.root = is_rooted(collective()) ? root : -1;
     row.out_of_place = measure(call, Placement::out_of_place, row.size);
     if (options_.test->runs_in_place()) row.in_place = measure(call, Placement::in_place, row.size);
+    if (rank_ == 0 && options_.explain && options_.test->traffic == Traffic::collective) explain(row.size);
     if (rank_ == 0) report.row(stdout, row);
   }
+}
+
+void PerfRank::explain(uint64_t size) const {
+  const Parts& parts = comm_->comm->parts();
+  const select::Grounds grounds{parts.facts, parts.costs, parts.algo, parts.determinism};
+  const Result<select::Explanation> e = select::explain(grounds, collective(), size);
+  std::printf("# %s: %s\n", options_.test->name, e.ok() ? select::sentence(e.value()).c_str() : e.error().text.c_str());
 }
 
 void PerfRank::progress(uint64_t size) const {
