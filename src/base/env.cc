@@ -39,6 +39,8 @@ constexpr Variable kTable[] = {
     {"HOCKET_SOCKET_IFNAME", "", "list such as eth,=ib0 or ^docker,lo",
      "Network interfaces to use: names that begin so, = for the exact name, a leading ^ for all others."},
     {"HOCKET_SOCKET_FAMILY", "auto", "auto, ipv4, ipv6", "Address family of sockets; auto uses both."},
+    {"HOCKET_PORT_RANGE", "", "ports such as 60000-60050,60100, or auto",
+     "TCP ports to listen at; by default the system gives free ones."},
     {"HOCKET_DEBUG", "WARN", "NONE, ERROR, WARN, INFO, TRACE", "Which log lines are written."},
     {"HOCKET_DEBUG_SUBSYS", "ALL", "list of INIT, COLL, NET, SHM, TUNE, ENV, ALL; a leading ^ means all others",
      "Parts of the library whose INFO and TRACE lines are written."},

@@ -180,11 +180,11 @@ class Race {
         patience_ms_(patience_ms),
         round_(earlier(deadline, Deadline::in_ms(kGreetingMs))) {}
 
-  Result<Fd> run(const std::vector<Address>& addresses) {
-    for (const Address& to : addresses) {
-      Result<Fd> fd = start_connect(to);
+  Result<Fd> run(const std::vector<Way>& ways) {
+    for (const Way& way : ways) {
+      Result<Fd> fd = start_connect(way.to, way.from.valid() ? &way.from : nullptr);
       if (fd) {
-        attempts_.push_back({to, std::move(*fd), false, {}});
+        attempts_.push_back({way.to, std::move(*fd), false, {}});
       } else {
         failed(std::move(fd.error()));
       }
@@ -285,13 +285,23 @@ Result<Fd> connect_until(const ContactSource& source, TcpMember me, Deadline dea
   int pause_ms = 5;
   int patience_ms = 200;
   Error last;
+  HKT_ASSIGN(const std::vector<Interface> interfaces, usable_interfaces());
+  HKT_ASSIGN(const Bound bound, source_rule());
+  const std::vector<Net> own = networks(interfaces);
   do {
     Result<Contact> contact = source();
     if (!contact) {
       last = std::move(contact.error());
     } else {
       me.nonce = contact->nonce;
-      Result<Fd> fd = Race(me, patience_ms, deadline).run(contact->addresses);
+      const std::vector<Way> ways = ways_to(contact->addresses, own, bound);
+      if (ways.empty() && !contact->addresses.empty()) {
+        return error(hktInvalidUsage,
+                     "rank %d of %d cannot connect to %s: %s is of another family than the addresses that "
+                     "HOCKET_SOCKET_IFNAME (or HCCL_IF_IP) leaves here",
+                     me.rank, me.nranks, me.server.c_str(), contact->addresses.front().host().c_str());
+      }
+      Result<Fd> fd = Race(me, patience_ms, deadline).run(ways);
       if (fd) return fd;
       last = std::move(fd.error());
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/network_env.h"
 #include "bootstrap/interfaces.h"
 #include "bootstrap/tcp_server.h"
 #include "bootstrap/wire.h"
@@ -37,7 +38,7 @@ Result<OpenedId> open_unique_id() {
   const std::string head = wire::Writer().raw(kMagic).u8(kVersion).u8(0).u64(out.nonce).take();
   for (const Interface& interface : interfaces) {
     if (out.listeners.size() == kMaxAddresses) break;
-    Result<Fd> listener = listen_on(interface.address);
+    Result<Fd> listener = listen_in_range(interface.address);
     if (!listener) {
       failure = std::move(listener.error());
       continue;
