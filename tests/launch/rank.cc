@@ -58,6 +58,7 @@ int run_round(bool crash, const std::string& hold_file) {
     if (const int status = hold_until(hold_file.c_str(), rank, nranks, comm); status != 0) return status;
   }
   const char* restart = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  if (restart == nullptr) restart = std::getenv("HOCKET_RESTART_COUNT");
   if (!say("rank %d of %d: good, restart %s\n", rank, nranks, restart == nullptr ? "none" : restart)) return 5;
   return hktCommDestroy(comm) == hktSuccess ? 0 : complain("destroy");
 }
