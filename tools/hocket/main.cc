@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
     hocket::tool::add_plan(app, status);
     hocket::tool::add_sim(app, status);
     hocket::tool::add_run(app, status);
+    hocket::tool::add_doctor(app, status);
     hocket::tool::add_env(app, status);
     hocket::tool::add_types(app, status);
   }

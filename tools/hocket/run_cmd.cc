@@ -13,6 +13,7 @@
 #include "bootstrap/unique_id.h"
 #include "commands.h"
 #include "meeting_place.h"
+#include "remote.h"
 #include "supervise.h"
 
 namespace hocket::tool {
@@ -48,16 +49,6 @@ struct Plan {
   std::vector<std::string> remote;  // words before the host's name
   size_t min_hosts = 0, max_hosts = 0;
 };
-
-std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(' ', at), text.size());
-    if (end > at) out.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
 
 // "a:4,b": 4 ranks on a, one on b.
 Result<std::vector<Host>> parse_hosts(const std::string& list) {
@@ -101,7 +92,7 @@ Result<std::optional<Plan>> slurm_allocation(const Environment& environment) {
   Plan plan;
   for (size_t i = 0; i < names.size(); ++i)
     if (counts[i] > 0) plan.hosts.push_back({names[i], counts[i]});
-  plan.remote = words_of("srun --quiet --overlap --kill-on-bad-exit=1 --nodes=1 --ntasks=1 --nodelist");
+  plan.remote = split("srun --quiet --overlap --kill-on-bad-exit=1 --nodes=1 --ntasks=1 --nodelist", ' ');
   return std::optional(std::move(plan));
 }
 
@@ -111,7 +102,7 @@ Result<Plan> make_plan(const RunFlags& f) {
     return error(hktInvalidUsage, "--np and --hosts do not go together: write --hosts a:4,b:4");
   if (!f.hosts.empty()) {
     HKT_ASSIGN(plan.hosts, parse_hosts(f.hosts));
-    plan.remote = words_of(f.remote.empty() ? "ssh -o BatchMode=yes" : f.remote);
+    plan.remote = split(f.remote.empty() ? "ssh -o BatchMode=yes" : f.remote, ' ');
   } else if (f.np == 0) {
     HKT_ASSIGN(std::optional<Plan> slurm, slurm_allocation(process_environment()));
     if (!slurm) return error(hktInvalidUsage, "say how many ranks to start: --np N here, or --hosts a:4,b:4");
@@ -137,12 +128,6 @@ std::string quoted(const std::string& word) {
   std::string out = "'";
   for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
-}
-
-std::string own_path() {
-  char path[PATH_MAX];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
-  return n > 0 ? std::string(path, static_cast<size_t>(n)) : "hocket";
 }
 
 std::string current_directory() {
