@@ -25,6 +25,11 @@ Status check_place(const char* function, int rank, int nranks) {
   return {};
 }
 
+Result<std::unique_ptr<Rendezvous>> meet(Identity me, Deadline deadline) {
+  if (me.url.empty()) me.bring_up = count_bring_up();
+  return Rendezvous::open(me, deadline);
+}
+
 // The size of hktConfig_t in version 0.1.
 constexpr size_t kFirstConfig = offsetof(hktConfig_t, determinism);
 
@@ -189,15 +194,15 @@ hktResult_t hktCommInitRank(hktComm_t* comm, int nranks, hktUniqueId id, int ran
 hktResult_t hktCommInitUrl(hktComm_t* comm, const char* url, const hktConfig_t* config) {
   return init("hktCommInitUrl", comm, config, [&](Deadline deadline) -> Result<std::unique_ptr<Rendezvous>> {
     HKT_TRY(check_pointer("hktCommInitUrl", "url", url));
-    HKT_ASSIGN(const Identity me, parse_url(url));
-    return Rendezvous::open(me, deadline);
+    HKT_ASSIGN(Identity me, parse_url(url));
+    return meet(std::move(me), deadline);
   });
 }
 
 hktResult_t hktCommInitEnv(hktComm_t* comm, const hktConfig_t* config) {
   return init("hktCommInitEnv", comm, config, [&](Deadline deadline) -> Result<std::unique_ptr<Rendezvous>> {
-    HKT_ASSIGN(const Identity me, identify(process_environment(), deadline));
-    return Rendezvous::open(me, deadline);
+    HKT_ASSIGN(Identity me, identify(process_environment(), deadline));
+    return meet(std::move(me), deadline);
   });
 }
 

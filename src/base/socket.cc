@@ -110,13 +110,6 @@ Error descriptor_error(const std::string& what) {
   return error(hktSystemError, "%s: %s", what.c_str(), errno_text(number).c_str());
 }
 
-Result<Family> socket_family() {
-  static constexpr std::string_view kChoices[] = {"auto", "ipv4", "ipv6"};
-  HKT_ASSIGN(std::string choice, env::get_choice("HOCKET_SOCKET_FAMILY", "auto", kChoices));
-  if (choice == "ipv4") return Family::v4;
-  return choice == "ipv6" ? Family::v6 : Family::any;
-}
-
 Address::Address(const sockaddr* address, size_t size) {
   const bool v4 = address->sa_family == AF_INET && size >= sizeof(sockaddr_in);
   const bool v6 = address->sa_family == AF_INET6 && size >= sizeof(sockaddr_in6);
@@ -345,7 +338,12 @@ Result<Fd> start_connect(const Address& to, const Address* source) {
   if (source != nullptr) {
     Address from = *source;
     from.set_port(0);
-    if (bind(fd, from.data(), from.size()) != 0) return descriptor_error("cannot bind to " + from.text());
+    if (bind(fd, from.data(), from.size()) != 0) {
+      // An address that this host has lost since: another may do.
+      const std::string what = "cannot connect from " + from.host();
+      if (errno == EADDRNOTAVAIL) return error(hktRemoteError, "%s: %s", what.c_str(), errno_text(errno).c_str());
+      return descriptor_error(what);
+    }
   }
   set_nodelay(fd);
   // EINTR of a non-blocking connect means under way, as EINPROGRESS does.

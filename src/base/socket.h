@@ -46,7 +46,7 @@ class Fd {
 
 enum class Family : uint8_t { any, v4, v6 };
 
-// HOCKET_SOCKET_FAMILY.
+// HOCKET_SOCKET_FAMILY, or what HCCL and NCCL call so (network_env.h).
 Result<Family> socket_family();
 
 // An IPv4 or IPv6 address with its port. A value.

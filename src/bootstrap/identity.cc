@@ -2,8 +2,10 @@
 
 #include <sys/stat.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <atomic>
 #include <fstream>
+#include <optional>
 
 #include "base/env.h"
 #include "base/log.h"
@@ -16,66 +18,12 @@ namespace {
 
 constexpr size_t kMaxUrl = 4096;
 
-// A value and where it was found, for messages.
-struct Setting {
-  std::string text;
-  std::string origin;  // "environment variable RANK", "rank in the URL 'tcp://...'"
-};
-
 struct Parameters {
   std::optional<Setting> rank;
   std::optional<Setting> world_size;
 };
 
-std::optional<Setting> from_environment(const Environment& environment, const char* name) {
-  std::optional<std::string> value = environment(name);
-  if (!value) return std::nullopt;
-  return Setting{*std::move(value), std::string("environment variable ") + name};
-}
-
-Result<int> whole_number(const Setting& setting, int low, int high) {
-  const std::optional<int64_t> value = parse_int(setting.text);
-  if (!value) {
-    return error(hktInvalidUsage, "%s is %s: set it to a whole number from %d to %d", setting.origin.c_str(),
-                 in_quotes(setting.text).c_str(), low, high);
-  }
-  if (*value < low || *value > high) {
-    return error(hktInvalidUsage, "%s is %lld: set it to a whole number from %d to %d", setting.origin.c_str(),
-                 static_cast<long long>(*value), low, high);
-  }
-  return static_cast<int>(*value);
-}
-
-// Says so when a launcher that is not supported yet has set its own variables instead of RANK. MPI comes before Slurm:
-// mpirun inside a Slurm job leaves both, and only MPI's are right.
-std::string launcher_hint(const Environment& environment) {
-  struct Launcher {
-    const char* name;
-    const char* rank;
-    const char* size;
-  };
-  constexpr Launcher kMpi[] = {{"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                               {"an MPI launcher (PMI)", "PMI_RANK", "PMI_SIZE"}};
-  constexpr Launcher kSlurm = {"Slurm", "SLURM_PROCID", "SLURM_NTASKS"};
-  const auto text = [](const Launcher& l) {
-    return format(
-        "this process was started by %s, which is not supported yet: set RANK=$%s and WORLD_SIZE=$%s in each process, "
-        "and HOCKET_INIT=tcp://HOST-OF-RANK-0:PORT or HOCKET_INIT=file:///SHARED/PATH",
-        l.name, l.rank, l.size);
-  };
-  for (const Launcher& launcher : kMpi) {
-    if (environment(launcher.rank)) return text(launcher);
-  }
-  // An sbatch script that runs without srun has SLURM_PROCID as well, but is no task: only a step id makes one.
-  if (environment("SLURM_STEP_ID")) return text(kSlurm);
-  return "";
-}
-
-Error absent(const char* name, const char* meaning, std::string_view url, const Environment& environment) {
-  const std::string hint = launcher_hint(environment);
-  if (!hint.empty()) {
-    return error(hktInvalidUsage, "environment variable %s (%s) is not set: %s", name, meaning, hint.c_str());
-  }
+Error absent(const char* name, const char* meaning, std::string_view url) {
   const char* also = std::string_view(name) == "RANK"         ? ", or write ?rank=R into the URL"
                      : std::string_view(name) == "WORLD_SIZE" ? ", or write ?world_size=N into the URL"
                                                               : "";
@@ -84,23 +32,47 @@ Error absent(const char* name, const char* meaning, std::string_view url, const 
                meaning, in_quotes(url).c_str(), is_env ? ", or set HOCKET_INIT to a tcp:// or file:// URL" : also);
 }
 
+// What the URL says counts; the rest is the launcher's.
 Result<Identity> complete(std::string_view url, const Parameters& given, const Environment& environment) {
   Identity out;
-  const std::optional<Setting> size = given.world_size ? given.world_size : from_environment(environment, "WORLD_SIZE");
-  const std::optional<Setting> rank = given.rank ? given.rank : from_environment(environment, "RANK");
-  if (!rank) return absent("RANK", "the number of this process in its job", url, environment);
-  if (!size) return absent("WORLD_SIZE", "the number of processes of the job", url, environment);
-  HKT_ASSIGN(const int n, whole_number(*size, 1, kMaxRanks));
-  HKT_ASSIGN(const int r, whole_number(*rank, 0, kMaxRanks - 1));
-  if (r >= n) {
-    return error(hktInvalidUsage, "%s is %d, but %s is %d: ranks go from 0 to %d", rank->origin.c_str(), r,
-                 size->origin.c_str(), n, n - 1);
+  std::optional<Claim> claim;
+  if (!given.rank || !given.world_size) {
+    HKT_ASSIGN(claim, find_launcher(environment));
   }
-  out.rank = r;
-  out.nranks = n;
-  if (const auto local = from_environment(environment, "LOCAL_RANK")) {
-    HKT_ASSIGN(const int l, whole_number(*local, 0, kMaxRanks - 1));
-    out.local_rank = l;
+  Number rank = claim ? claim->rank : Number();
+  Number nranks = claim ? claim->nranks : Number();
+  if (given.rank) {
+    HKT_ASSIGN(rank.value, whole_number(*given.rank, 0, kMaxRanks - 1));
+    rank.origin = given.rank->origin;
+  }
+  if (given.world_size) {
+    HKT_ASSIGN(nranks.value, whole_number(*given.world_size, 1, kMaxRanks));
+    nranks.origin = given.world_size->origin;
+  }
+  // A launcher's variable that is there alone is of use beside a URL that has the other.
+  if (rank.value < 0) {
+    HKT_ASSIGN(rank, agreed_number(environment, "the launcher", {"RANK"}, 0, kMaxRanks - 1));
+  }
+  if (nranks.value < 0) {
+    HKT_ASSIGN(nranks, agreed_number(environment, "the launcher", {"WORLD_SIZE"}, 1, kMaxRanks));
+  }
+  // Some launchers' servers know rank and size, and nobody else does.
+  const bool asks = url == "env://" && claim &&
+                    (std::holds_alternative<PmiPlace>(claim->place) || std::holds_alternative<PmixPlace>(claim->place));
+  if (rank.value < 0 && !asks) return absent("RANK", "the number of this process in its job", url);
+  if (nranks.value < 0 && !asks) return absent("WORLD_SIZE", "the number of processes of the job", url);
+  if (nranks.value >= 0 && rank.value >= nranks.value) {
+    return error(hktInvalidUsage, "%s is %d, but %s is %d: ranks go from 0 to %d", rank.origin.c_str(), rank.value,
+                 nranks.origin.c_str(), nranks.value, nranks.value - 1);
+  }
+  out.rank = rank.value;
+  out.nranks = nranks.value;
+  HKT_ASSIGN(const Number local, agreed_number(environment, "the launcher", {"LOCAL_RANK"}, 0, kMaxRanks - 1));
+  out.local_rank = claim && claim->local_rank >= 0 ? claim->local_rank : local.value;
+  if (claim) {
+    HKT_INFO(init, (LogId{out.rank, std::max(0, out.nranks)}), "%s", claim->story.c_str());
+    out.launcher = claim->launcher;
+    out.place = std::move(claim->place);
   }
   return out;
 }
@@ -132,41 +104,23 @@ Result<Identity> from_env_scheme(std::string_view url, const Environment& enviro
     return error(hktInvalidArgument, "the URL %s does not parse: env:// takes nothing behind it",
                  in_quotes(url).c_str());
   }
-  if (environment("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True")) {
-    return error(hktInvalidUsage,
-                 "this process was started by torchrun, whose store (it holds MASTER_PORT) is not supported yet: set "
-                 "HOCKET_INIT=tcp://HOST-OF-RANK-0:PORT with a free port, or HOCKET_INIT=file:///SHARED/PATH");
-  }
   HKT_ASSIGN(Identity out, complete(url, Parameters{}, environment));
-  const auto address = environment("MASTER_ADDR");
-  if (!address) return absent("MASTER_ADDR", "the host of rank 0", url, environment);
-  const auto port = environment("MASTER_PORT");
-  if (!port) return absent("MASTER_PORT", "a free port on the host of rank 0", url, environment);
-  if (const auto number = parse_int(*port); !number || *number < 1 || *number > 65535) {
-    return error(hktInvalidUsage, "environment variable MASTER_PORT is %s: set it to a port from 1 to 65535",
-                 in_quotes(*port).c_str());
+  if (const auto* place = std::get_if<std::string>(&out.place)) {
+    out.url = *place;
+    out.place = MeetingPlace();
   }
-  // MASTER_ADDR may be a bare IPv6 address.
-  const bool bare_v6 = address->find(':') != std::string::npos && address->front() != '[';
-  const std::string where = (bare_v6 ? "[" + *address + "]" : *address) + ":" + *port;
-  if (const auto parsed = parse_host_port(where); !parsed) {
+  if (!out.url.empty() || !std::holds_alternative<std::monostate>(out.place)) return out;
+  if (!out.launcher.empty() && out.launcher != kPlainEnvironment) {
     return error(hktInvalidUsage,
-                 "environment variable MASTER_ADDR is %s: set it to the host name or address of rank 0",
-                 in_quotes(*address).c_str());
+                 "this process is rank %d of %d of %s, which does not say where its ranks can meet: set MASTER_ADDR to "
+                 "the host of rank 0 and MASTER_PORT to a free port there, or HOCKET_INIT to a tcp:// or file:// URL",
+                 out.rank, out.nranks, out.launcher.c_str());
   }
-  out.url = "tcp://" + where;
-  return out;
+  if (!environment("MASTER_ADDR")) return absent("MASTER_ADDR", "the host of rank 0", url);
+  return absent("MASTER_PORT", "a free port on the host of rank 0", url);
 }
 
 }  // namespace
-
-Environment process_environment() {
-  return [](const char* name) -> std::optional<std::string> {
-    const char* value = std::getenv(name);
-    if (value == nullptr || *value == '\0') return std::nullopt;
-    return std::string(value);
-  };
-}
 
 Result<Identity> parse_url(std::string_view url, const Environment& environment) {
   constexpr const char* kForms = "use env://, tcp://HOST:PORT or file:///PATH";
@@ -193,7 +147,10 @@ Result<Identity> parse_url(std::string_view url, const Environment& environment)
                    parsed.error().text.c_str());
     }
     Result<Identity> out = complete(url, *parameters, environment);
-    if (out) out->url = "tcp://" + std::string(where);
+    if (out) {
+      out->url = "tcp://" + std::string(where);
+      out->place = MeetingPlace();
+    }
     return out;
   }
   const std::string_view path = place.substr(colon + 3);
@@ -203,14 +160,39 @@ Result<Identity> parse_url(std::string_view url, const Environment& environment)
                  in_quotes(url).c_str());
   }
   Result<Identity> out = complete(url, *parameters, environment);
-  if (out) out->url = std::string(place);
+  if (out) {
+    out->url = std::string(place);
+    out->place = MeetingPlace();
+  }
   return out;
+}
+
+// A launcher that started this process must say the same as the table; the others hear of it.
+Status check_launcher(const Environment& environment, const Identity& me) {
+  HKT_ASSIGN(const std::optional<Claim> claim, find_launcher(environment));
+  if (!claim) return {};
+  const auto differs = [&](const Number& said, int mine, const char* what) -> Status {
+    if (said.value < 0 || said.value == mine) return {};
+    return error(hktInvalidUsage,
+                 "rank %d: the rank table says that the %s is %d, but %s is %d: give each process the RANK_ID of its place, "
+                 "and the job the table of its size, or unset RANK_TABLE_FILE",
+                 me.rank, what, mine, said.origin.c_str(), said.value);
+  };
+  HKT_TRY(differs(claim->rank, me.rank, "rank"));
+  return differs(claim->nranks, me.nranks, "number of ranks");
 }
 
 Result<Identity> identify(const Environment& environment, Deadline deadline) {
   const auto url = environment("HOCKET_INIT");
-  if (!url && rank_table::has_rank_table(environment)) return rank_table::identity_from_table(environment, deadline);
-  return parse_url(url.value_or("env://"), environment);
+  if (url || !rank_table::has_rank_table(environment)) return parse_url(url.value_or("env://"), environment);
+  HKT_ASSIGN(Identity me, rank_table::identity_from_table(environment, deadline));
+  if (Status same = check_launcher(environment, me); !same.ok() && !me.refusal) me.refusal = std::move(same.error());
+  return me;
+}
+
+uint64_t count_bring_up() {
+  static std::atomic<uint64_t> count{0};
+  return ++count;
 }
 
 Status check_rank(int rank, int nranks) {

@@ -5,10 +5,11 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <string_view>
 
-#include "base/env.h"
+#include "base/network_env.h"
 #include "base/text.h"
 
 namespace hocket {
@@ -23,6 +24,30 @@ bool is_link_local(const Address& address) {
 
 bool is_bridge(const std::string& name) {
   return begins(name, "docker") || begins(name, "br-") || begins(name, "virbr") || begins(name, "veth");
+}
+
+// The number of ones in a netmask.
+int prefix_of(const sockaddr* mask) {
+  if (mask == nullptr) return 0;
+  const bool v6 = mask->sa_family == AF_INET6;
+  const auto* bytes =
+      v6 ? reinterpret_cast<const unsigned char*>(&reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr)
+         : reinterpret_cast<const unsigned char*>(&reinterpret_cast<const sockaddr_in*>(mask)->sin_addr);
+  int ones = 0;
+  for (int i = 0; i < (v6 ? 16 : 4); ++i) ones += std::popcount(bytes[i]);
+  return ones;
+}
+
+Error none_left(const char* rule, const std::vector<Interface>& all) {
+  std::string seen;
+  std::vector<std::string> names;
+  for (const Interface& i : all) {
+    if (std::find(names.begin(), names.end(), i.name) != names.end()) continue;
+    names.push_back(i.name);
+    seen += (seen.empty() ? "" : ", ") + i.name + " (" + i.address.host() + ")";
+  }
+  return error(hktInvalidUsage, "no network interface is left by %s: this host has %s", rule,
+               seen.empty() ? "none that is up" : seen.c_str());
 }
 
 }  // namespace
@@ -53,7 +78,8 @@ Result<std::vector<Interface>> all_interfaces() {
     if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
     const bool v6 = i->ifa_addr->sa_family == AF_INET6;
     const Address address(i->ifa_addr, v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
-    if (address.valid()) out.push_back({i->ifa_name, address});
+    if (!address.valid()) continue;
+    out.push_back({i->ifa_name, address, prefix_of(i->ifa_netmask), (i->ifa_flags & IFF_RUNNING) != 0});
   }
   return out;
 }
@@ -61,31 +87,42 @@ Result<std::vector<Interface>> all_interfaces() {
 Result<std::vector<Interface>> usable_interfaces() {
   HKT_ASSIGN(const Family family, socket_family());
   HKT_ASSIGN(const std::vector<Interface> all, all_interfaces());
-  const auto list = env::get("HOCKET_SOCKET_IFNAME");
+  HKT_ASSIGN(const std::optional<Sourced> only, host_address());
+  std::optional<Sourced> list;
+  if (!only) {
+    HKT_ASSIGN(list, interface_list());
+  }
   std::vector<Interface> out;
-  std::vector<std::string> names;
   for (const Interface& interface : all) {
-    if (std::find(names.begin(), names.end(), interface.name) == names.end()) names.push_back(interface.name);
     if (is_link_local(interface.address)) continue;
     if (family != Family::any && interface.address.family() != family) continue;
-    if (list && !interface_matches(*list, interface.name)) continue;
+    if (only && interface.address.host() != only->value) continue;
+    if (list && !interface_matches(list->value, interface.name)) continue;
     out.push_back(interface);
   }
   const auto remote = [](const Interface& i) { return !i.address.is_loopback(); };
-  if (!list && std::any_of(out.begin(), out.end(), remote)) {
+  if (!only && !list && std::any_of(out.begin(), out.end(), remote)) {
     out.erase(std::remove_if(out.begin(), out.end(), [&](const Interface& i) { return !remote(i); }), out.end());
-    std::stable_partition(out.begin(), out.end(), [](const Interface& i) { return !is_bridge(i.name); });
+    std::stable_partition(out.begin(), out.end(), [](const Interface& i) { return i.carrier && !is_bridge(i.name); });
   }
-  if (out.empty()) {
-    std::string seen;
-    for (const std::string& name : names) seen += (seen.empty() ? "" : ", ") + name;
-    return error(
-        hktInvalidUsage,
-        "no network interface is left by HOCKET_SOCKET_IFNAME=%s and HOCKET_SOCKET_FAMILY=%s: this host has %s",
-        in_quotes(list.value_or("")).c_str(), env::get("HOCKET_SOCKET_FAMILY").value_or("auto").c_str(),
-        seen.empty() ? "none that is up" : seen.c_str());
-  }
+  if (!out.empty()) return out;
+  const char* const names = family == Family::any ? "" : family == Family::v4 ? " and IPv4 only" : " and IPv6 only";
+  const std::string rule = only   ? only->name + "=" + in_quotes(only->value) + names
+                           : list ? list->name + "=" + in_quotes(list->value) + names
+                                  : std::string("HOCKET_SOCKET_FAMILY") + names;
+  return none_left(rule.c_str(), all);
+}
+
+std::vector<Net> networks(const std::vector<Interface>& interfaces) {
+  std::vector<Net> out;
+  for (const Interface& i : interfaces) out.push_back({i.address, i.prefix});
   return out;
+}
+
+Result<Bound> source_rule() {
+  HKT_ASSIGN(const std::optional<Sourced> only, host_address());
+  HKT_ASSIGN(const std::optional<Sourced> list, interface_list());
+  return only || list ? Bound::always : Bound::where_it_helps;
 }
 
 }  // namespace hocket

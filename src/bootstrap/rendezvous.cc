@@ -10,6 +10,7 @@
 #include "bootstrap/callback_store.h"
 #include "bootstrap/file_store.h"
 #include "bootstrap/rank_table/agree.h"
+#include "bootstrap/launcher_store.h"
 #include "bootstrap/tcp_store.h"
 #include "bootstrap/wire.h"
 
@@ -80,6 +81,12 @@ Rendezvous::~Rendezvous() {
 
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const Identity& me, Deadline deadline,
                                                      const RendezvousOptions& options) {
+  if (me.url.empty()) {
+    Identity known = me;  // with what only the launcher knows
+    HKT_ASSIGN(std::unique_ptr<Store> store, open_launcher_store(known, deadline));
+    return open_with([&]() { return Result<std::unique_ptr<Store>>(std::move(store)); },
+                     std::unique_ptr<Rendezvous>(new Rendezvous(known.nranks, known.rank, deadline)), {options.version});
+  }
   HKT_TRY(check_rank(me.rank, me.nranks));
   // Who only comes to say that it cannot come does not wait for long.
   const Deadline until = me.refusal ? earlier(deadline, Deadline::in_ms(kFarewellMs)) : deadline;
@@ -115,10 +122,10 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const Identity& me, Deadlin
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const hktUniqueId& id, int nranks, int rank, Deadline deadline,
                                                      const RendezvousOptions& options) {
   HKT_TRY(check_rank(rank, nranks));
-  HKT_ASSIGN(const UniqueIdContent content, read_unique_id(id));
+  HKT_ASSIGN(const Contact content, read_unique_id(id));
   const TcpMember member{rank, nranks, content.nonce,
                          "the process that made the unique id (" + content.addresses.front().text() + ")"};
-  return open_with([&]() { return join_tcp_store(content.addresses, member, deadline); },
+  return open_with([&]() { return join_tcp_store([&]() -> Result<Contact> { return content; }, member, deadline); },
                    std::unique_ptr<Rendezvous>(new Rendezvous(nranks, rank, deadline)), {options.version});
 }
 

@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <thread>
 
@@ -143,24 +142,20 @@ class TcpStore final : public Store {
   std::unique_ptr<TcpServer> server_;  // of rank 0
 };
 
-// Says hello; ok once the other side has proven to be a rendezvous server of this job.
-Status greet(int fd, const Address& to, const TcpMember& me, Deadline deadline) {
-  const std::string hello = wire::Writer()
-                                .raw(tcp_protocol::kMagic)
-                                .u16(tcp_protocol::kWireVersion)
-                                .u16(0)
-                                .u32(static_cast<uint32_t>(me.rank))
-                                .u32(static_cast<uint32_t>(me.nranks))
-                                .u64(me.nonce)
-                                .take();
-  HKT_TRY(send_all(fd, hello.data(), hello.size(), deadline));
-  char welcome[tcp_protocol::kWelcomeSize];
-  const Status got = recv_all(fd, welcome, sizeof welcome, deadline);
-  if (!got.ok()) {
-    return error(hktRemoteError, "something listens at %s, but does not greet as Hocket does (%s)", to.text().c_str(),
-                 got.error().text.c_str());
-  }
-  wire::Reader in(std::string_view(welcome, sizeof welcome));
+std::string hello_of(const TcpMember& me) {
+  return wire::Writer()
+      .raw(tcp_protocol::kMagic)
+      .u16(tcp_protocol::kWireVersion)
+      .u16(0)
+      .u32(static_cast<uint32_t>(me.rank))
+      .u32(static_cast<uint32_t>(me.nranks))
+      .u64(me.nonce)
+      .take();
+}
+
+// Is what the other side says the welcome of a rendezvous server of this job?
+Status check_welcome(std::string_view bytes, const Address& to, const TcpMember& me) {
+  wire::Reader in(bytes);
   if (in.raw(tcp_protocol::kMagic.size()) != tcp_protocol::kMagic) {
     return error(hktRemoteError, "what listens at %s is not Hocket", to.text().c_str());
   }
@@ -174,69 +169,138 @@ Status greet(int fd, const Address& to, const TcpMember& me, Deadline deadline) 
 }
 
 // One try of all addresses at once: the first that connects and greets wins. Some may be dead ends that never answer
-// (a bridge that exists on every host, an interface without a cable): after the first failure the rest get
-// `patience_ms`.
-Result<Fd> connect_any(const std::vector<Address>& addresses, const TcpMember& me, int patience_ms, Deadline deadline) {
+// (a bridge that exists on every host, an interface without a cable, another program's port): after the first failure
+// the rest get `patience_ms`.
+class Race {
+ public:
+  Race(const TcpMember& me, int patience_ms, Deadline deadline)
+      : me_(me),
+        hello_(hello_of(me)),
+        patience_ms_(patience_ms),
+        round_(earlier(deadline, Deadline::in_ms(kGreetingMs))) {}
+
+  Result<Fd> run(const std::vector<Way>& ways) {
+    for (const Way& way : ways) {
+      Result<Fd> fd = start_connect(way.to, way.from.valid() ? &way.from : nullptr);
+      if (fd) {
+        attempts_.push_back({way.to, std::move(*fd), false, {}});
+      } else {
+        failed(std::move(fd.error()));
+      }
+    }
+    while (!attempts_.empty()) {
+      HKT_TRY(wait());
+      for (size_t i = attempts_.size(); i-- > 0;) {
+        if (polled_[i].revents == 0) continue;
+        Result<bool> won = advance(attempts_[i]);
+        if (won && *won) {
+          tell(attempts_[i]);
+          return std::move(attempts_[i].fd);
+        }
+        if (won) continue;
+        if (won.error().code == hktInvalidUsage) return std::move(won.error());
+        failed(std::move(won.error()));
+        attempts_.erase(attempts_.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+      if (!attempts_.empty() && round_.passed()) {
+        const Attempt& silent = attempts_.front();
+        return error(hktRemoteError,
+                     silent.connected ? "something listens at %s, but does not greet as Hocket does%s%s"
+                                      : "no answer from %s%s%s",
+                     silent.to.text().c_str(), failures_.empty() ? "" : "; ", failures_.c_str());
+      }
+    }
+    return error(last_, "%s", failures_.empty() ? "there is no address to connect to" : failures_.c_str());
+  }
+
+ private:
   struct Attempt {
     Address to;
     Fd fd;
+    bool connected = false;  // and hello said
+    std::string welcome;
   };
-  std::vector<Attempt> attempts;
-  std::optional<Error> last;
-  Deadline round = earlier(deadline, Deadline::in_ms(kGreetingMs));
-  const auto failed = [&](Error&& why) {
-    if (!last) round = earlier(round, Deadline::in_ms(patience_ms));
-    last = std::move(why);
-  };
-  for (const Address& to : addresses) {
-    Result<Fd> fd = start_connect(to);
-    if (fd) {
-      attempts.push_back({to, std::move(*fd)});
-    } else {
-      failed(std::move(fd.error()));
-    }
-  }
-  while (!attempts.empty()) {
-    std::vector<pollfd> polled;
-    for (const Attempt& attempt : attempts) polled.push_back({attempt.fd.get(), POLLOUT, 0});
-    if (poll(polled.data(), polled.size(), round.left_ms()) < 0 && errno != EINTR) {
-      return descriptor_error("cannot poll sockets");
-    }
-    std::vector<Attempt> pending;
-    for (size_t i = 0; i < attempts.size(); ++i) {
-      Attempt& attempt = attempts[i];
-      if (polled[i].revents == 0) {
-        pending.push_back(std::move(attempt));
-        continue;
-      }
-      Status status = finish_connect(attempt.fd.get(), attempt.to);
-      if (status.ok()) {
-        status = greet(attempt.fd.get(), attempt.to, me, earlier(deadline, Deadline::in_ms(kGreetingMs)));
-      }
-      if (status.ok()) return std::move(attempt.fd);
-      if (status.error().code == hktInvalidUsage) return std::move(status.error());
-      failed(std::move(status.error()));
-    }
-    attempts = std::move(pending);
-    if (!attempts.empty() && round.passed()) {
-      return last ? *std::move(last) : error(hktRemoteError, "no answer from %s", attempts.front().to.text().c_str());
-    }
-  }
-  return last ? *std::move(last) : error(hktRemoteError, "there is no address to connect to");
-}
 
-using AddressSource = std::function<Result<std::vector<Address>>()>;
+  Status wait() {
+    polled_.clear();
+    for (const Attempt& a : attempts_)
+      polled_.push_back({a.fd.get(), static_cast<short>(a.connected ? POLLIN : POLLOUT), 0});
+    if (poll(polled_.data(), polled_.size(), round_.left_ms()) < 0) {
+      if (errno != EINTR) return descriptor_error("cannot poll sockets");
+      for (pollfd& p : polled_) p.revents = 0;
+    }
+    return {};
+  }
 
-Result<Fd> connect_until(const AddressSource& source, const TcpMember& me, Deadline deadline) {
+  // True once the server has greeted.
+  Result<bool> advance(Attempt& a) {
+    if (!a.connected) {
+      HKT_TRY(finish_connect(a.fd.get(), a.to));
+      // The first bytes of a connection always fit.
+      HKT_TRY(send_all(a.fd.get(), hello_.data(), hello_.size(), round_));
+      a.connected = true;
+      return false;
+    }
+    char bytes[tcp_protocol::kWelcomeSize];
+    const Result<size_t> got = recv_some(a.fd.get(), bytes, sizeof bytes - a.welcome.size());
+    if (!got) {
+      return error(hktRemoteError, "something listens at %s, but does not greet as Hocket does (%s)",
+                   a.to.text().c_str(), got.error().text.c_str());
+    }
+    a.welcome.append(bytes, got.value());
+    if (a.welcome.size() < sizeof bytes) return false;
+    HKT_TRY(check_welcome(a.welcome, a.to, me_));
+    return true;
+  }
+
+  void failed(Error&& why) {
+    if (failures_.empty()) round_ = earlier(round_, Deadline::in_ms(patience_ms_));
+    last_ = why.code;
+    if (failures_.size() < 400) failures_ += (failures_.empty() ? "" : "; ") + why.text;
+  }
+
+  void tell(const Attempt& winner) {
+    std::string others;
+    for (const Attempt& a : attempts_) {
+      if (&a != &winner) others += "; " + a.to.text() + (a.connected ? " connected, too" : " has not answered yet");
+    }
+    if (!failures_.empty()) others += "; " + failures_;
+    const Result<Address> mine = local_address(winner.fd.get());
+    HKT_INFO(net, (LogId{me_.rank, me_.nranks}), "%s answers first at %s (from %s)%s", me_.server.c_str(),
+             winner.to.text().c_str(), mine.ok() ? mine.value().host().c_str() : "?", others.c_str());
+  }
+
+  const TcpMember& me_;
+  const std::string hello_;
+  const int patience_ms_;
+  Deadline round_;
+  std::vector<Attempt> attempts_;
+  std::vector<pollfd> polled_;
+  std::string failures_;
+  Code last_ = hktRemoteError;
+};
+
+Result<Fd> connect_until(const ContactSource& source, TcpMember me, Deadline deadline) {
   int pause_ms = 5;
   int patience_ms = 200;
   Error last;
+  HKT_ASSIGN(const std::vector<Interface> interfaces, usable_interfaces());
+  HKT_ASSIGN(const Bound bound, source_rule());
+  const std::vector<Net> own = networks(interfaces);
   do {
-    Result<std::vector<Address>> addresses = source();
-    if (!addresses) {
-      last = std::move(addresses.error());
+    Result<Contact> contact = source();
+    if (!contact) {
+      last = std::move(contact.error());
     } else {
-      Result<Fd> fd = connect_any(*addresses, me, patience_ms, deadline);
+      me.nonce = contact->nonce;
+      const std::vector<Way> ways = ways_to(contact->addresses, own, bound);
+      if (ways.empty() && !contact->addresses.empty()) {
+        return error(hktInvalidUsage,
+                     "rank %d of %d cannot connect to %s: %s is of another family than the addresses that "
+                     "HOCKET_SOCKET_IFNAME (or HCCL_IF_IP) leaves here",
+                     me.rank, me.nranks, me.server.c_str(), contact->addresses.front().host().c_str());
+      }
+      Result<Fd> fd = Race(me, patience_ms, deadline).run(ways);
       if (fd) return fd;
       last = std::move(fd.error());
     }
@@ -250,11 +314,6 @@ Result<Fd> connect_until(const AddressSource& source, const TcpMember& me, Deadl
                "rank %d of %d could not reach %s before the deadline: %s; is it running there, and may this host "
                "connect to it?",
                me.rank, me.nranks, me.server.c_str(), last.text.c_str());
-}
-
-Result<std::unique_ptr<Store>> join(const AddressSource& source, const TcpMember& me, Deadline deadline) {
-  HKT_ASSIGN(Fd fd, connect_until(source, me, deadline));
-  return std::unique_ptr<Store>(std::make_unique<TcpStore>(std::move(fd), me, deadline, nullptr));
 }
 
 // See host_tcp_store.
@@ -327,6 +386,10 @@ Result<std::unique_ptr<Store>> host_tcp_store(const HostPort& where, const TcpMe
     }
     listeners = std::move(*made);
   }
+  return host_tcp_store(std::move(listeners), me, deadline);
+}
+
+Result<std::unique_ptr<Store>> host_tcp_store(std::vector<Fd> listeners, const TcpMember& me, Deadline deadline) {
   Result<std::pair<Fd, Fd>> pair = socket_pair();
   if (!pair) return std::move(pair.error());
   std::vector<Fd> members;
@@ -335,18 +398,26 @@ Result<std::unique_ptr<Store>> host_tcp_store(const HostPort& where, const TcpMe
   options.nonce = me.nonce;
   options.nranks = static_cast<uint32_t>(me.nranks);
   HKT_ASSIGN(std::unique_ptr<TcpServer> server, TcpServer::start(std::move(listeners), std::move(members), options));
-  HKT_TRY(greet(pair->first.get(), Address(), me, deadline));
+  const std::string hello = hello_of(me);
+  HKT_TRY(send_all(pair->first.get(), hello.data(), hello.size(), deadline));
+  char welcome[tcp_protocol::kWelcomeSize];
+  HKT_TRY(recv_all(pair->first.get(), welcome, sizeof welcome, deadline));
+  HKT_TRY(check_welcome(std::string_view(welcome, sizeof welcome), Address(), me));
   return std::unique_ptr<Store>(std::make_unique<TcpStore>(std::move(pair->first), me, deadline, std::move(server)));
 }
 
 Result<std::unique_ptr<Store>> join_tcp_store(const HostPort& where, const TcpMember& me, Deadline deadline) {
   HKT_ASSIGN(const Family family, socket_family());
-  return join([&]() { return resolve(where, family); }, me, deadline);
+  const auto look_up = [&]() -> Result<Contact> {
+    HKT_ASSIGN(std::vector<Address> addresses, resolve(where, family));
+    return Contact{me.nonce, std::move(addresses)};
+  };
+  return join_tcp_store(look_up, me, deadline);
 }
 
-Result<std::unique_ptr<Store>> join_tcp_store(const std::vector<Address>& where, const TcpMember& me,
-                                              Deadline deadline) {
-  return join([&]() -> Result<std::vector<Address>> { return where; }, me, deadline);
+Result<std::unique_ptr<Store>> join_tcp_store(const ContactSource& source, const TcpMember& me, Deadline deadline) {
+  HKT_ASSIGN(Fd fd, connect_until(source, me, deadline));
+  return std::unique_ptr<Store>(std::make_unique<TcpStore>(std::move(fd), me, deadline, nullptr));
 }
 
 }  // namespace hocket

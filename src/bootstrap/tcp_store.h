@@ -1,12 +1,14 @@
 // The store over TCP: a client of the TcpServer (tcp_server.h) that rank 0, or the maker of a unique id, runs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/socket.h"
 #include "bootstrap/store.h"
+#include "bootstrap/unique_id.h"
 
 namespace hocket {
 
@@ -24,10 +26,13 @@ struct TcpMember {
 // rank 0 of Hocket answers there, this process joins it, so that all its ranks hear of the clash.
 Result<std::unique_ptr<Store>> host_tcp_store(const HostPort& where, const TcpMember& me, Deadline deadline);
 
+// The same with sockets that listen already (none for one rank).
+Result<std::unique_ptr<Store>> host_tcp_store(std::vector<Fd> listeners, const TcpMember& me, Deadline deadline);
+
 // Any other rank: looks up `where` and tries all its addresses, again and again until the deadline.
 Result<std::unique_ptr<Store>> join_tcp_store(const HostPort& where, const TcpMember& me, Deadline deadline);
-// The same with addresses that are known: those of a unique id.
-Result<std::unique_ptr<Store>> join_tcp_store(const std::vector<Address>& where, const TcpMember& me,
-                                              Deadline deadline);
+// The same with a source that is asked before each try. Its error hktRemoteError means "not yet".
+using ContactSource = std::function<Result<Contact>()>;
+Result<std::unique_ptr<Store>> join_tcp_store(const ContactSource& source, const TcpMember& me, Deadline deadline);
 
 }  // namespace hocket

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/network_env.h"
 #include "bootstrap/interfaces.h"
 #include "bootstrap/tcp_server.h"
 #include "bootstrap/wire.h"
@@ -28,39 +29,46 @@ uint64_t random_nonce() {
   return nonce;
 }
 
-Status make_unique_id(hktUniqueId* id) {
+Result<OpenedId> open_unique_id() {
   HKT_ASSIGN(const std::vector<Interface> interfaces, usable_interfaces());
-  TcpServer::Options options;
-  options.nonce = random_nonce();
-  std::vector<Fd> listeners;
+  OpenedId out;
+  out.nonce = random_nonce();
   std::string addresses;
   std::optional<Error> failure;
-  const std::string head = wire::Writer().raw(kMagic).u8(kVersion).u8(0).u64(options.nonce).take();
+  const std::string head = wire::Writer().raw(kMagic).u8(kVersion).u8(0).u64(out.nonce).take();
   for (const Interface& interface : interfaces) {
-    if (listeners.size() == kMaxAddresses) break;
-    Result<Fd> listener = listen_on(interface.address);
+    if (out.listeners.size() == kMaxAddresses) break;
+    Result<Fd> listener = listen_in_range(interface.address);
     if (!listener) {
       failure = std::move(listener.error());
       continue;
     }
     HKT_ASSIGN(const Address bound, local_address(listener->get()));
     const std::string code = bound.encode();
-    if (head.size() + addresses.size() + code.size() > sizeof id->internal) continue;
+    if (head.size() + addresses.size() + code.size() > sizeof out.id.internal) continue;
     addresses += code;
-    listeners.push_back(std::move(*listener));
+    out.listeners.push_back(std::move(*listener));
   }
-  if (listeners.empty()) return failure ? *std::move(failure) : error(hktInternalError, "no address fits a unique id");
+  if (out.listeners.empty()) return failure ? *std::move(failure) : error(hktInternalError, "no address fits an id");
   const std::string bytes = head + addresses;
-  *id = hktUniqueId{};
-  std::memcpy(id->internal, bytes.data(), bytes.size());
-  id->internal[kMagic.size() + 1] = static_cast<char>(listeners.size());
-  return TcpServer::start_detached(std::move(listeners), options);
+  std::memcpy(out.id.internal, bytes.data(), bytes.size());
+  out.id.internal[kMagic.size() + 1] = static_cast<char>(out.listeners.size());
+  return out;
 }
 
-Result<UniqueIdContent> read_unique_id(const hktUniqueId& id) {
+Status make_unique_id(hktUniqueId* id) {
+  HKT_ASSIGN(OpenedId opened, open_unique_id());
+  TcpServer::Options options;
+  options.nonce = opened.nonce;
+  HKT_TRY(TcpServer::start_detached(std::move(opened.listeners), options));
+  *id = opened.id;
+  return {};
+}
+
+Result<Contact> read_unique_id(const hktUniqueId& id) {
   const std::string_view bytes(id.internal, sizeof id.internal);
   wire::Reader in(bytes);
-  UniqueIdContent out;
+  Contact out;
   const bool magic = in.raw(kMagic.size()) == kMagic && in.u8() == kVersion;
   const size_t count = in.u8();
   out.nonce = in.u64();

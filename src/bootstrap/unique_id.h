@@ -12,17 +12,26 @@
 
 namespace hocket {
 
-struct UniqueIdContent {
+// Where a rendezvous server is, and what it asks for.
+struct Contact {
   uint64_t nonce = 0;
   std::vector<Address> addresses;
 };
+
+// A unique id and the sockets that listen at its addresses, with no server yet.
+struct OpenedId {
+  hktUniqueId id{};
+  uint64_t nonce = 0;
+  std::vector<Fd> listeners;
+};
+Result<OpenedId> open_unique_id();
 
 // Starts a server in this process and describes it. The server ends with the one job that uses the id, or with the
 // process; an id that nobody uses keeps a thread and its sockets.
 Status make_unique_id(hktUniqueId* id);
 
 // The id may come from anywhere: hktInvalidArgument if it is none.
-Result<UniqueIdContent> read_unique_id(const hktUniqueId& id);
+Result<Contact> read_unique_id(const hktUniqueId& id);
 
 // 64 random bits from the system, never 0.
 uint64_t random_nonce();

@@ -276,6 +276,8 @@ Status BringUp::connect_tcp(const CommSettings& settings) {
   tcp::Config config = tcp_config(roster_, parts_);
   HKT_ASSIGN(const std::vector<Interface> interfaces, usable_interfaces());
   for (const Interface& i : interfaces) config.addresses.push_back(i.address);
+  config.nets = networks(interfaces);
+  HKT_ASSIGN(config.bound, source_rule());
   HKT_ASSIGN(std::unique_ptr<tcp::TcpTransport> transport, tcp::TcpTransport::listen(config));
   HKT_ASSIGN(const std::vector<std::string> contacts, meet_.all_gather("tcp", transport->contact()));
   HKT_TRY(transport->set_contacts(contacts));

@@ -1,26 +1,16 @@
 // Who am I: URLs and environments, right and wrong; unique ids; names of interfaces; bytes off the wire.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 
 #include "bootstrap/identity.h"
 #include "bootstrap/interfaces.h"
 #include "bootstrap/unique_id.h"
 #include "bootstrap/wire.h"
+#include "unit/environment.h"
 
 namespace hocket {
 namespace {
-
-using Variables = std::map<std::string, std::string>;
-
-Environment with(const Variables& variables) {
-  return [variables](const char* name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    if (found == variables.end() || found->second.empty()) return std::nullopt;
-    return found->second;
-  };
-}
 
 const Variables kGood = {{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}};
 
@@ -119,30 +109,6 @@ TEST(Url, BadOnesSayWhatWhereAndTheFix) {
     EXPECT_NE(me.error().text.find(c.text), std::string::npos) << me.error().text << "\nlacks: " << c.text;
     EXPECT_EQ(me.error().text.find('\n'), std::string::npos);
   }
-}
-
-TEST(Url, LaunchersThatAreNotSupportedAreNamed) {
-  const struct {
-    Variables variables;
-    std::string text;
-  } cases[] = {
-      {{{"OMPI_COMM_WORLD_RANK", "1"}, {"SLURM_STEP_ID", "0"}},
-       "Open MPI's mpirun, which is not supported yet: set RANK=$OMPI_COMM_WORLD_RANK and "
-       "WORLD_SIZE=$OMPI_COMM_WORLD_SIZE"},
-      {{{"PMI_RANK", "1"}}, "set RANK=$PMI_RANK and WORLD_SIZE=$PMI_SIZE in each process, and HOCKET_INIT=tcp://"},
-      {{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}}, "Slurm, which is not supported yet: set RANK=$SLURM_PROCID"},
-      {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}},
-       "torchrun, whose store (it holds MASTER_PORT) is not supported yet: set HOCKET_INIT=tcp://"},
-  };
-  for (const auto& c : cases) {
-    const auto me = parse_url("env://", with(c.variables));
-    ASSERT_FALSE(me);
-    EXPECT_NE(me.error().text.find(c.text), std::string::npos) << me.error().text;
-  }
-  // A script under sbatch, without srun, is no task of Slurm.
-  const auto script = parse_url("env://", with({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}));
-  ASSERT_FALSE(script);
-  EXPECT_EQ(script.error().text.find("Slurm"), std::string::npos) << script.error().text;
 }
 
 TEST(Rank, IsCheckedAgainstTheSize) {

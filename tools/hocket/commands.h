@@ -9,6 +9,8 @@ namespace hocket::tool {
 void add_perf(CLI::App& app, int& status);
 void add_plan(CLI::App& app, int& status);
 void add_sim(CLI::App& app, int& status);
+void add_run(CLI::App& app, int& status);
+void add_doctor(CLI::App& app, int& status);
 void add_env(CLI::App& app, int& status);
 void add_types(CLI::App& app, int& status);
 void add_ranktable(CLI::App& app, int& status);

@@ -16,34 +16,12 @@
 
 #include "base/deadline.h"
 #include "commands.h"
+#include "meeting_place.h"
 
 namespace hocket::tool {
 namespace {
 
 constexpr int kGraceMs = 2000;  // between SIGTERM and SIGKILL
-
-// A directory of this job alone, in which its ranks meet; it goes with the object.
-class MeetingPlace {
- public:
-  static Result<std::string> make() {
-    const char* tmp = std::getenv("TMPDIR");
-    std::string path = std::string(tmp != nullptr && *tmp != '\0' ? tmp : "/tmp") + "/hocket.XXXXXX";
-    if (mkdtemp(path.data()) == nullptr)
-      return sys_error("cannot make a directory %s for the ranks to meet; set TMPDIR", path.c_str());
-    return path;
-  }
-  explicit MeetingPlace(std::string path) : path_(std::move(path)) {}
-  ~MeetingPlace() {
-    unlink(file().c_str());
-    rmdir(path_.c_str());
-  }
-  MeetingPlace(const MeetingPlace&) = delete;
-  MeetingPlace& operator=(const MeetingPlace&) = delete;
-  std::string file() const { return path_ + "/meet"; }
-
- private:
-  std::string path_;
-};
 
 std::vector<int> own_cpus() {
   std::vector<int> list;
@@ -114,7 +92,7 @@ Result<int> launch_local(int np, Bind bind, const std::function<int(int rank)>& 
       setenv("RANK", std::to_string(rank).c_str(), 1);
       setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);
       setenv("WORLD_SIZE", std::to_string(np).c_str(), 1);
-      setenv("HOCKET_INIT", ("file://" + place.file()).c_str(), 1);
+      setenv("HOCKET_INIT", place.url().c_str(), 1);
       const int status = body(rank);
       std::fflush(nullptr);
       _exit(status);

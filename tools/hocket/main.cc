@@ -63,6 +63,8 @@ int main(int argc, char** argv) {
     hocket::tool::add_sim(app, status);
     hocket::tool::add_explain(app, status);
     hocket::tool::add_tune(app, status);
+    hocket::tool::add_run(app, status);
+    hocket::tool::add_doctor(app, status);
     hocket::tool::add_env(app, status);
     hocket::tool::add_types(app, status);
     hocket::tool::add_ranktable(app, status);

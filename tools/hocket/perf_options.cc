@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/types.h"
+#include "bootstrap/launchers.h"
 #include "commands.h"
 #include "schedule/collective.h"
 
@@ -67,14 +68,15 @@ Result<const PerfCollective*> pick_collective(const std::string& text) {
                did_you_mean(text, known).c_str(), all.c_str());
 }
 
-// A variable that says that a launcher has made this process a rank; null if there is none.
-const char* launcher_variable() {
-  for (const char* name : {"HOCKET_INIT", "RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH", "RANK",
-                           "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_PORT", "SLURM_STEP_ID"}) {
-    const char* value = std::getenv(name);
-    if (value != nullptr && *value != '\0') return name;
-  }
-  return nullptr;
+// What says that a launcher has made this process a rank; "" if nothing does.
+Result<std::string> launcher_variable() {
+  const Environment environment = process_environment();
+  for (const char* name : {"HOCKET_INIT", "RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH", "RANK"})
+    if (environment(name)) return std::string(name);
+  HKT_ASSIGN(const std::optional<Claim> claim, find_launcher(environment));
+  if (!claim) return std::string();
+  constexpr std::string_view kPrefix = "environment variable ";
+  return claim->rank.value < 0 ? claim->launcher : claim->rank.origin.substr(kPrefix.size());
 }
 
 // How many ranks to start here; 0: this process is one already.
@@ -90,13 +92,13 @@ Result<int> ranks_to_start(const PerfFlags& f, const PerfOptions& o) {
                    o.gpus);
     return np;
   }
-  const char* launcher = launcher_variable();
-  if (launcher == nullptr && (f.form == PerfForm::program || asked != 1)) return static_cast<int>(asked);
+  HKT_ASSIGN(const std::string launcher, launcher_variable());
+  if (launcher.empty() && (f.form == PerfForm::program || asked != 1)) return static_cast<int>(asked);
   if (asked != 1)
     return error(hktInvalidArgument,
                  "-t %d and -g %d: %s is set, so this process is one rank of a launcher's; leave both at 1, or start "
                  "ranks here with --np %lld",
-                 o.threads, o.gpus, launcher, static_cast<long long>(asked));
+                 o.threads, o.gpus, launcher.c_str(), static_cast<long long>(asked));
   return 0;
 }
 

@@ -43,12 +43,12 @@ Connector::Dial* Connector::find_dial(int rank) {
   return d == dials_.end() ? nullptr : &*d;
 }
 
-Status Connector::dial(int rank, std::vector<Address> addresses, Purpose purpose) {
+Status Connector::dial(int rank, std::vector<Way> ways, Purpose purpose) {
   if (find_dial(rank) != nullptr) return {};
   Dial d;
   d.rank = rank;
   d.purpose = purpose;
-  d.addresses = std::move(addresses);
+  d.ways = std::move(ways);
   HKT_TRY(try_next(d, now_ns()));
   dials_.push_back(std::move(d));
   return {};
@@ -56,9 +56,9 @@ Status Connector::dial(int rank, std::vector<Address> addresses, Purpose purpose
 
 // Starts to connect to the next address. A refusal is noted; an error is this process's own.
 Status Connector::try_next(Dial& d, int64_t now) {
-  const Address& to = d.addresses[d.next++];
+  const Way& way = d.ways[d.next++];
   d.next_at = now + kNextAfterNs;
-  Result<Fd> started = start_connect(to);
+  Result<Fd> started = start_connect(way.to, way.from.valid() ? &way.from : nullptr);
   if (!started) {
     if (started.error().code != hktRemoteError) return std::move(started.error());
     d.failures += (d.failures.empty() ? "" : "; ") + started.error().text;
@@ -68,7 +68,7 @@ Status Connector::try_next(Dial& d, int64_t now) {
   HKT_TRY(report(config_.epoll, EPOLL_CTL_ADD, started->get(), EPOLLOUT));
   Pending p;
   p.fd = std::move(*started);
-  p.peer = to;
+  p.peer = way.to;
   p.rank = d.rank;
   p.since = now;
   pending_.push_back(std::move(p));
@@ -82,11 +82,11 @@ void Connector::run_dials(Events& events, int64_t now) {
       return std::any_of(pending_.begin(), pending_.end(),
                          [&](const Pending& p) { return p.rank == d.rank && p.state != State::watched; });
     };
-    while (d.next < d.addresses.size() && (now >= d.next_at || !open())) {
+    while (d.next < d.ways.size() && (now >= d.next_at || !open())) {
       if (Status s = try_next(d, now); !s) {
-        note_failure(d.rank, d.addresses[d.next - 1], s.error().text);
+        note_failure(d.rank, d.ways[d.next - 1].to, s.error().text);
         d.inconclusive = true;
-        d.next = d.addresses.size();
+        d.next = d.ways.size();
         if (d.purpose == Purpose::carry) events.failed.push_back({config_.rank, std::move(s.error())});
       }
     }
@@ -106,6 +106,21 @@ void Connector::note_failure(int rank, const Address& address, const std::string
   HKT_INFO(net, config_.log, "no connection to rank %d at %s: %s", rank, address.text().c_str(), why.c_str());
   if (Dial* d = find_dial(rank); d != nullptr)
     d->failures += format("%s%s %s", d->failures.empty() ? "" : "; ", address.text().c_str(), why.c_str());
+}
+
+// Why this way won.
+void Connector::tell(const Pending& winner) {
+  const Dial* d = find_dial(winner.rank);
+  if (d == nullptr || !log_enabled(LogLevel::info, Subsys::net)) return;
+  std::string others;
+  for (const Pending& p : pending_)
+    if (p.rank == winner.rank && &p != &winner && p.state != State::watched)
+      others += "; " + p.peer.text() + (p.state == State::connecting ? " has not answered yet" : " answers, too");
+  if (!d->failures.empty()) others += "; " + d->failures;
+  if (d->next < d->ways.size()) others += format("; %zu more were not tried", d->ways.size() - d->next);
+  const Result<Address> mine = local_address(winner.fd.get());
+  HKT_INFO(net, config_.log, "rank %d answers first at %s (from %s)%s", winner.rank, winner.peer.text().c_str(),
+           mine.ok() ? mine.value().host().c_str() : "?", others.c_str());
 }
 
 void Connector::drop(const Address& peer, const char* why) {
@@ -233,7 +248,10 @@ Connector::Step Connector::read_hello(Pending& p, Events& events) {
   go.epoch = config_.limits.epoch;
   go.kind = Kind::go;
   Result<size_t> sent = send_some(p.fd.get(), &go, sizeof go);
-  if (sent && *sent == sizeof go) return Step::made;
+  if (sent && *sent == sizeof go) {
+    tell(p);
+    return Step::made;
+  }
   note_failure(p.rank, p.peer, "closed after its hello");
   return Step::drop;
 }

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "base/routes.h"
 #include "base/socket.h"
 #include "transport/tcp/port.h"
 #include "transport/tcp/wire.h"
@@ -45,7 +46,7 @@ class Connector {
 
   // Starts to connect to `rank` (higher connects to lower), or to watch it (lower to higher). An error: this process
   // has no descriptor or memory for it; that no address answers shows in progress().
-  Status dial(int rank, std::vector<Address> addresses, Purpose purpose);
+  Status dial(int rank, std::vector<Way> ways, Purpose purpose);
 
   struct Made {
     int rank;
@@ -97,8 +98,8 @@ class Connector {
   struct Dial {
     int rank = -1;
     Purpose purpose = Purpose::carry;
-    std::vector<Address> addresses;
-    size_t next = 0;  // address to try
+    std::vector<Way> ways;
+    size_t next = 0;  // way to try
     int64_t next_at = 0;
     std::string failures;       // why earlier ones did not do
     bool inconclusive = false;  // among them: this process's own failures, and silence
@@ -119,6 +120,7 @@ class Connector {
   void run_dials(Events& events, int64_t now);
   void drop(const Address& peer, const char* why);
   void note_failure(int rank, const Address& address, const std::string& why);
+  void tell(const Pending& winner);
   Dial* find_dial(int rank);
 
   const Config config_;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/deadline.h"
+#include "base/network_env.h"
 
 namespace hocket::tcp {
 namespace {
@@ -45,9 +46,7 @@ Result<std::shared_ptr<Port>> Port::listen(const std::vector<Address>& addresses
 }
 
 Status Port::add(const Address& address) {
-  Address any_port = address;
-  any_port.set_port(0);
-  HKT_ASSIGN(Fd listener, listen_on(any_port));
+  HKT_ASSIGN(Fd listener, listen_in_range(address));
   HKT_ASSIGN(const Address bound, local_address(listener.get()));
   HKT_TRY(report(epoll_.get(), EPOLL_CTL_ADD, listener.get()));
   listeners_.push_back(std::move(listener));

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "base/routes.h"
 #include "base/socket.h"
 #include "base/thread_annotations.h"
 #include "transport/tcp/wire.h"
@@ -27,6 +28,8 @@ class Port {
     int rank = 0;
     int nranks = 1;  // that may knock at once
     LogId log;
+    std::vector<Net> nets = {};  // of this host, to connect from
+    Bound bound = Bound::where_it_helps;
   };
   // Somebody who knows the nonce of a door and has said hello.
   struct Visitor {
@@ -38,13 +41,17 @@ class Port {
   static constexpr int64_t kStrayNs = 2'000'000'000;  // for a hello to be complete
   static constexpr size_t kMaxStrays = 64;            // without a hello at a time, beyond the number of ranks
 
-  // Binds one listener to each address (its port is ignored, a free one is taken).
+  // Binds one listener to each address (its port is ignored, a free one of HOCKET_PORT_RANGE is taken).
   static Result<std::shared_ptr<Port>> listen(const std::vector<Address>& addresses, const Config& config);
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
   // This rank's addresses with their ports, for Connector::parse_contact on other ranks.
   std::string contact() const;
+  // How to connect to a rank with these addresses.
+  std::vector<Way> ways(const std::vector<Address>& addresses) const {
+    return ways_to(addresses, config_.nets, config_.bound);
+  }
   // Readable when receive() has something to do.
   int fd() const { return epoll_.get(); }
 

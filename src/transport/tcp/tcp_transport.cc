@@ -63,7 +63,8 @@ TcpTransport::TcpTransport(const Config& config, std::shared_ptr<Port> port, Fd 
 }
 
 Result<std::unique_ptr<TcpTransport>> TcpTransport::listen(const Config& config) {
-  HKT_ASSIGN(std::shared_ptr<Port> port, Port::listen(config.addresses, {config.rank, config.nranks, config.log}));
+  HKT_ASSIGN(std::shared_ptr<Port> port,
+             Port::listen(config.addresses, {config.rank, config.nranks, config.log, config.nets, config.bound}));
   return share(config, std::move(port));
 }
 
@@ -101,11 +102,11 @@ Status TcpTransport::set_contacts(const std::vector<std::string>& by_rank) {
   if (by_rank.size() != peers_.size())
     return error(hktInvalidArgument, "TCP contacts of %zu ranks for a communicator of %zu", by_rank.size(),
                  peers_.size());
-  std::vector<std::vector<Address>> contacts;
+  std::vector<std::vector<Way>> contacts;
   for (size_t r = 0; r < by_rank.size(); ++r) {
     Result<std::vector<Address>> addresses = Connector::parse_contact(by_rank[r]);
     if (!addresses) return error(hktRemoteError, "TCP contact of rank %zu: %s", r, addresses.error().text.c_str());
-    contacts.push_back(std::move(*addresses));
+    contacts.push_back(port_->ways(*addresses));
   }
   contacts_ = std::move(contacts);
   return {};
@@ -157,10 +158,13 @@ Status TcpTransport::want(Peer& p) {
   if (p.state == Peer::State::gone && p.goodbye)
     return error(hktRemoteError, "rank %d (%s) has destroyed its communicator", p.rank, p.address.c_str());
   if (p.state != Peer::State::idle) return {};
-  const std::vector<Address>& addresses = contacts_[static_cast<size_t>(p.rank)];
-  if (addresses.empty())
-    return error(hktInvalidUsage, "rank %d has no TCP address, but rank %d has a link with it", p.rank, config_.rank);
-  if (p.rank < config_.rank) HKT_TRY(connector_.dial(p.rank, addresses, Purpose::carry));
+  const std::vector<Way>& ways = contacts_[static_cast<size_t>(p.rank)];
+  if (ways.empty())
+    return error(hktInvalidUsage,
+                 "rank %d has no TCP address that rank %d can connect to (HOCKET_SOCKET_IFNAME and "
+                 "HOCKET_SOCKET_FAMILY), but a link with it",
+                 p.rank, config_.rank);
+  if (p.rank < config_.rank) HKT_TRY(connector_.dial(p.rank, ways, Purpose::carry));
   p.state = Peer::State::wanted;
   p.wanted_at = now_ns();
   ++missing_;
@@ -460,8 +464,8 @@ void TcpTransport::spread(const Fault& fault) {
     const int r = (config_.rank + k) % config_.nranks;
     const Peer* const p = peers_[static_cast<size_t>(r)].get();
     const bool met = p != nullptr && (p->state == Peer::State::up || p->state == Peer::State::gone);
-    const std::vector<Address>& addresses = contacts_[static_cast<size_t>(r)];
-    if (!met && !addresses.empty()) others.push_back({r, addresses});
+    const std::vector<Way>& ways = contacts_[static_cast<size_t>(r)];
+    if (!met && !ways.empty()) others.push_back({r, ways});
   }
   if (others.empty()) return;
   teller_ = std::make_unique<Teller>(connector_.config(), fault, std::move(others));

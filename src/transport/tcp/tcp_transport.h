@@ -47,6 +47,8 @@ struct Config {
   uint16_t tags = 4;               // links per ordered pair of ranks, at most kMaxTags
   std::vector<Address> addresses;  // of this rank, to listen on, best first; ports are ignored; for listen() only
   LogId log;
+  std::vector<Net> nets = {};  // of this host, to connect from; for listen() only
+  Bound bound = Bound::where_it_helps;
 };
 
 class TcpTransport final : public Transport, private Pump {
@@ -133,11 +135,11 @@ class TcpTransport final : public Transport, private Pump {
   Connector connector_ HKT_GUARDED_BY(turn_);
   Connector::Events events_ HKT_GUARDED_BY(turn_);
   std::vector<Port::Visitor> visitors_ HKT_GUARDED_BY(turn_);
-  std::vector<std::vector<Address>> contacts_ HKT_GUARDED_BY(turn_);  // by rank
-  std::vector<std::unique_ptr<Peer>> peers_ HKT_GUARDED_BY(turn_);    // by rank, made on demand
-  std::vector<Peer*> up_ HKT_GUARDED_BY(turn_);                       // connected
-  std::vector<Peer*> queued_ HKT_GUARDED_BY(turn_);                   // with something to send
-  uint32_t missing_ HKT_GUARDED_BY(turn_) = 0;                        // peers wanted and not yet connected
+  std::vector<std::vector<Way>> contacts_ HKT_GUARDED_BY(turn_);    // by rank
+  std::vector<std::unique_ptr<Peer>> peers_ HKT_GUARDED_BY(turn_);  // by rank, made on demand
+  std::vector<Peer*> up_ HKT_GUARDED_BY(turn_);                     // connected
+  std::vector<Peer*> queued_ HKT_GUARDED_BY(turn_);                 // with something to send
+  uint32_t missing_ HKT_GUARDED_BY(turn_) = 0;                      // peers wanted and not yet connected
   uint32_t polls_ HKT_GUARDED_BY(turn_) = 0;
   CallLog calls_ HKT_GUARDED_BY(turn_);      // this rank's
   uint64_t told_ HKT_GUARDED_BY(turn_) = 0;  // the last of them that all connected peers were told of

@@ -24,8 +24,9 @@ Teller::Teller(const Connector::Config& config, const Fault& fault, std::vector<
 }
 
 bool Teller::start(Talk& talk, int64_t now) {
-  for (; talk.address < talk.to->addresses.size(); ++talk.address) {
-    Result<Fd> fd = start_connect(talk.to->addresses[talk.address]);
+  for (; talk.way < talk.to->ways.size(); ++talk.way) {
+    const Way& way = talk.to->ways[talk.way];
+    Result<Fd> fd = start_connect(way.to, way.from.valid() ? &way.from : nullptr);
     if (!fd) continue;
     talk.fd = std::move(*fd);
     talk.since = now;
@@ -43,15 +44,15 @@ bool Teller::advance(Talk& talk, int64_t now) {
   }
   pollfd ready{fd, POLLOUT, 0};
   const bool connected = poll(&ready, 1, 0) > 0;
-  const bool last = talk.address + 1 == talk.to->addresses.size();
+  const bool last = talk.way + 1 == talk.to->ways.size();
   if (!connected && (last || now - talk.since < Connector::kNextAfterNs)) return true;
-  if (connected && finish_connect(fd, talk.to->addresses[talk.address]).ok()) {
+  if (connected && finish_connect(fd, talk.to->ways[talk.way].to).ok()) {
     // The first bytes of a connection always fit.
     Result<size_t> sent = send_some(fd, bytes_.data(), size_);
     talk.said = sent && *sent == size_;
     if (talk.said) return true;
   }
-  ++talk.address;
+  ++talk.way;
   return start(talk, now);
 }
 

@@ -18,7 +18,7 @@ class Teller {
  public:
   struct Listener {
     int rank = -1;
-    std::vector<Address> addresses;  // tried in order
+    std::vector<Way> ways;  // tried in order
   };
   // `to` are told in this order, a few at a time.
   Teller(const Connector::Config& config, const Fault& fault, std::vector<Listener> to);
@@ -34,7 +34,7 @@ class Teller {
   static constexpr size_t kAtOnce = 32;  // descriptors
   struct Talk {
     Listener* to;
-    size_t address = 0;  // being tried
+    size_t way = 0;  // being tried
     Fd fd;
     int64_t since = 0;
     bool said = false;  // but not yet acknowledged

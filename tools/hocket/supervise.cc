@@ -1,0 +1,380 @@
+#include "supervise.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <sstream>
+
+#include "base/deadline.h"
+#include "base/socket.h"
+#include "commands.h"
+
+namespace hocket::tool {
+namespace {
+
+constexpr int kAfterFailureMs = 1500;  // for the others to say what they know
+constexpr int kAfterTermMs = 1500;     // between SIGTERM and SIGKILL
+constexpr int kAfterSignalMs = 4000;   // the same when somebody has asked for the end
+constexpr size_t kLastLines = 10;
+constexpr size_t kLongLine = 64 * 1024;
+constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+bool ends_job(int signal) { return signal != SIGUSR1 && signal != SIGUSR2; }
+
+// What one child prints, whole lines at a time.
+class Output {
+ public:
+  Output(Fd pipe, int to, const Child& child) : pipe_(std::move(pipe)), to_(to), prefix_(child.prefix) {}
+  int fd() const { return pipe_.get(); }
+
+  // Takes what is there. `last` gets the lines, too.
+  void take(std::deque<std::string>& last) {
+    char part[16384];
+    for (;;) {
+      const ssize_t n = read(pipe_.get(), part, sizeof part);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) return;
+      if (n <= 0) break;
+      rest_.append(part, static_cast<size_t>(n));
+      for (size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n')) emit(end + 1, last);
+      if (rest_.size() > kLongLine) emit(rest_.size(), last);
+    }
+    if (!rest_.empty()) {
+      rest_ += '\n';
+      emit(rest_.size(), last);
+    }
+    pipe_.reset();
+  }
+
+ private:
+  void emit(size_t size, std::deque<std::string>& last) {
+    const std::string line = prefix_ + rest_.substr(0, size);
+    for (size_t done = 0; done < line.size();) {
+      const ssize_t n = write(to_, line.data() + done, line.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) break;  // nobody reads any more: the job goes on
+      done += static_cast<size_t>(n);
+    }
+    last.push_back(rest_.substr(0, size));
+    if (last.size() > kLastLines) last.pop_front();
+    rest_.erase(0, size);
+  }
+
+  Fd pipe_;
+  int to_;
+  std::string prefix_;
+  std::string rest_;
+};
+
+struct Running {
+  const Child* child = nullptr;
+  pid_t pid = 0;  // also of its process group
+  bool alive = false;
+  Fd leash;
+  Fd file;
+  std::vector<Output> outputs;
+  std::deque<std::string> last;
+};
+
+// All processes that have this one as their parent.
+std::vector<pid_t> own_children() {
+  std::vector<pid_t> out;
+  std::ifstream file("/proc/self/task/" + std::to_string(getpid()) + "/children");
+  for (pid_t pid = 0; file >> pid;) out.push_back(pid);
+  return out;
+}
+
+// A process that outlives the supervisor by a moment if that is killed by force, and ends the process groups that are
+// left then: a child would end by itself, what the child has started would not.
+class Keeper {
+ public:
+  Status begin() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return descriptor_error("cannot make a pipe");
+    Fd from(ends[0]);
+    to_ = Fd(ends[1]);
+    const pid_t pid = fork();
+    if (pid < 0) return sys_error("cannot start a process");
+    if (pid == 0) {
+      to_.reset();
+      keep(from.get());
+    }
+    return {};
+  }
+  void add(pid_t group) const { say(group); }
+  void forget(pid_t group) const { say(-group); }
+  void dismiss() const { say(0); }
+
+ private:
+  void say(pid_t word) const { (void)!write(to_.get(), &word, sizeof word); }
+
+  [[noreturn]] static void keep(int from) {
+    setpgid(0, 0);
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(fd);
+    std::vector<pid_t> groups;
+    for (pid_t word = 0;;) {
+      const ssize_t n = read(from, &word, sizeof word);
+      if (n < 0 && errno == EINTR) continue;
+      if (n != sizeof word) break;
+      if (word == 0) _exit(0);
+      if (word > 0) groups.push_back(word);
+      if (word < 0) groups.erase(std::remove(groups.begin(), groups.end(), -word), groups.end());
+    }
+    for (const pid_t group : groups) kill(-group, SIGKILL);
+    _exit(0);
+  }
+
+  Fd to_;
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(Leash leash) : leash_(leash) {}
+  ~Supervisor() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  Status begin() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    for (const int s : kPassedOn) sigaddset(&signals, s);
+    sigprocmask(SIG_BLOCK, &signals, &before_);
+    events_ = Fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!events_) return sys_error("signalfd");
+    HKT_TRY(keeper_.begin());
+    // Processes whose parent ended come to this one instead of being lost.
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (leash_ == Leash::standard_input) fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
+    return {};
+  }
+
+  Status start(const Child& child);
+  JobEnd run();
+  void kill_all() {
+    tell(SIGKILL);
+    keeper_.dismiss();
+    const Deadline patience = Deadline::in_ms(1000);
+    for (;;) {
+      // Again and again: one that ends leaves its children to this process.
+      for (const pid_t pid : own_children()) kill(pid, SIGKILL);
+      const pid_t pid = waitpid(-1, nullptr, WNOHANG);
+      if ((pid < 0 && errno != EINTR) || patience.passed()) return;
+      if (pid == 0) usleep(1000);
+    }
+  }
+
+ private:
+  void tell(int signal);
+  void end_soon(int term_ms, int kill_ms) {
+    if (ending_) return;
+    ending_ = true;
+    term_at_ = Deadline::in_ms(term_ms);
+    kill_at_ = Deadline::in_ms(kill_ms);
+  }
+  void on_signal(int signal);
+  void read_leash();
+  void reap();
+  void failed(size_t index, int status);
+  void wait_for_something();
+
+  const Leash leash_;
+  Keeper keeper_;
+  sigset_t before_{};
+  Fd events_;
+  std::vector<Running> running_;
+  JobEnd end_;
+  bool leash_there_ = true;
+  bool ending_ = false;
+  Deadline term_at_ = Deadline::never();
+  Deadline kill_at_ = Deadline::never();
+};
+
+// In the child, between fork and exec.
+[[noreturn]] void become(const Child& child, int out, int err, int in, const sigset_t& signals) {
+  setpgid(0, 0);
+  const int null = in >= 0 ? in : open("/dev/null", O_RDONLY);
+  dup2(null, STDIN_FILENO);
+  dup2(out, STDOUT_FILENO);
+  dup2(err, STDERR_FILENO);
+  sigprocmask(SIG_SETMASK, &signals, nullptr);
+  for (const std::string& setting : child.environment) {
+    const size_t equals = setting.find('=');
+    setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);
+  }
+  std::vector<char*> words;
+  for (const std::string& word : child.command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  std::fprintf(stderr, "hocket: cannot run %s: %s\n", words[0], std::strerror(errno));
+  _exit(errno == ENOENT ? 127 : 126);
+}
+
+Status Supervisor::start(const Child& child) {
+  Running r;
+  r.child = &child;
+  int out[2], err[2], in[2] = {-1, -1};
+  if (pipe2(out, O_CLOEXEC) != 0) return descriptor_error("cannot start " + child.name);
+  Fd out_read(out[0]), out_write(out[1]);
+  if (pipe2(err, O_CLOEXEC) != 0) return descriptor_error("cannot start " + child.name);
+  Fd err_read(err[0]), err_write(err[1]);
+  if (child.leashed && pipe2(in, O_CLOEXEC) != 0) return descriptor_error("cannot start " + child.name);
+  Fd in_read(in[0]);
+  r.leash = Fd(in[1]);
+  if (!child.file.empty()) {
+    r.file = Fd(open(child.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!r.file) return sys_error("cannot write %s", child.file.c_str());
+  }
+  for (const int fd : {out_read.get(), err_read.get()}) fcntl(fd, F_SETFL, O_NONBLOCK);
+  const pid_t parent = getpid();
+  r.pid = fork();
+  if (r.pid < 0) return sys_error("cannot start %s", child.name.c_str());
+  if (r.pid == 0) {
+    // One on a leash notices by itself, and has something to do then.
+    if (!child.leashed) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    become(child, out_write.get(), err_write.get(), in_read.get(), before_);
+  }
+  setpgid(r.pid, r.pid);  // here as well: whoever comes first
+  if (!child.leashed) keeper_.add(r.pid);
+  r.alive = true;
+  r.outputs.emplace_back(std::move(out_read), r.file ? r.file.get() : STDOUT_FILENO, child);
+  r.outputs.emplace_back(std::move(err_read), r.file ? r.file.get() : STDERR_FILENO, child);
+  running_.push_back(std::move(r));
+  return {};
+}
+
+void Supervisor::tell(int signal) {
+  for (Running& r : running_) {
+    if (!r.alive) continue;
+    if (!r.leash) {
+      kill(-r.pid, signal);
+      continue;
+    }
+    // The part on another host is told by its leash, and ends at the leash's end at the latest.
+    const auto byte = static_cast<unsigned char>(signal);
+    if (signal == SIGKILL) {
+      kill(-r.pid, SIGKILL);
+    } else if (signal == SIGTERM || write(r.leash.get(), &byte, 1) != 1) {
+      r.leash.reset();
+    }
+  }
+}
+
+void Supervisor::on_signal(int signal) {
+  if (!ends_job(signal)) return tell(signal);
+  if (end_.status == 0) end_.status = 128 + signal;
+  end_.signal = signal;
+  tell(signal);
+  end_soon(kAfterSignalMs - kAfterTermMs, kAfterSignalMs);
+}
+
+void Supervisor::read_leash() {
+  unsigned char signals[16];
+  const ssize_t n = read(STDIN_FILENO, signals, sizeof signals);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  for (ssize_t i = 0; i < n; ++i) on_signal(signals[i]);
+  if (n > 0) return;
+  leash_there_ = false;
+  on_signal(SIGTERM);
+}
+
+void Supervisor::failed(size_t index, int status) {
+  const Running& r = running_[index];
+  const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  if (end_.failed < 0 && end_.signal == 0) {
+    end_.failed = static_cast<int>(index);
+    end_.status = code;
+    const std::string how = WIFSIGNALED(status)
+                                ? format("was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)))
+                                : format("ended with status %d", code);
+    std::string text = r.child->name + " " + how + "; ending the job" +
+                       (r.last.empty() ? "; it has printed nothing" : "; its last lines:");
+    (void)complain(1, text);
+    for (const std::string& line : r.last) std::fprintf(stderr, "  | %s", line.c_str());
+  }
+  end_soon(kAfterFailureMs, kAfterFailureMs + kAfterTermMs);
+}
+
+void Supervisor::reap() {
+  int status = 0;
+  for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) {
+    const auto at =
+        std::find_if(running_.begin(), running_.end(), [&](const Running& r) { return r.alive && r.pid == pid; });
+    if (at == running_.end()) continue;  // a process that a child left behind
+    at->alive = false;
+    for (Output& o : at->outputs)
+      if (o.fd() >= 0) o.take(at->last);
+    if (status != 0) failed(static_cast<size_t>(at - running_.begin()), status);
+  }
+}
+
+void Supervisor::wait_for_something() {
+  std::vector<pollfd> polls{{events_.get(), POLLIN, 0}};
+  if (leash_ == Leash::standard_input && leash_there_) polls.push_back({STDIN_FILENO, POLLIN, 0});
+  for (const Running& r : running_)
+    for (const Output& o : r.outputs)
+      if (o.fd() >= 0) polls.push_back({o.fd(), POLLIN, 0});
+  const Deadline next = term_at_.ns() < kill_at_.ns() ? term_at_ : kill_at_;
+  poll(polls.data(), polls.size(), next.left_ms(1000));
+}
+
+JobEnd Supervisor::run() {
+  const auto any_alive = [&] {
+    return std::any_of(running_.begin(), running_.end(), [](const Running& r) { return r.alive; });
+  };
+  while (any_alive()) {
+    wait_for_something();
+    signalfd_siginfo info;
+    while (read(events_.get(), &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo != SIGCHLD) on_signal(static_cast<int>(info.ssi_signo));
+    }
+    if (leash_ == Leash::standard_input && leash_there_) read_leash();
+    for (Running& r : running_)
+      for (Output& o : r.outputs)
+        if (o.fd() >= 0) o.take(r.last);
+    reap();
+    if (term_at_.passed()) {
+      tell(SIGTERM);
+      term_at_ = Deadline::never();
+    }
+    if (kill_at_.passed()) {
+      tell(SIGKILL);
+      kill_at_ = Deadline::in_ms(500);
+    }
+  }
+  // What the children have left running belongs to the job.
+  for (const Running& r : running_) {
+    kill(-r.pid, SIGKILL);
+    keeper_.forget(r.pid);
+  }
+  kill_all();
+  return end_;
+}
+
+}  // namespace
+
+Result<JobEnd> supervise(const std::vector<Child>& children, Leash leash) {
+  std::fflush(nullptr);
+  Supervisor supervisor(leash);
+  HKT_TRY(supervisor.begin());
+  for (const Child& child : children) {
+    if (Status started = supervisor.start(child); !started) {
+      supervisor.kill_all();
+      return std::move(started.error());
+    }
+  }
+  return supervisor.run();
+}
+
+}  // namespace hocket::tool
