@@ -173,10 +173,11 @@ Status check_launcher(const Environment& environment, const Identity& me) {
   if (!claim) return {};
   const auto differs = [&](const Number& said, int mine, const char* what) -> Status {
     if (said.value < 0 || said.value == mine) return {};
-    return error(hktInvalidUsage,
-                 "rank %d: the rank table says that the %s is %d, but %s is %d: give each process the RANK_ID of its place, "
-                 "and the job the table of its size, or unset RANK_TABLE_FILE",
-                 me.rank, what, mine, said.origin.c_str(), said.value);
+    return error(
+        hktInvalidUsage,
+        "rank %d: the rank table says that the %s is %d, but %s is %d: give each process the RANK_ID of its place, "
+        "and the job the table of its size, or unset RANK_TABLE_FILE",
+        me.rank, what, mine, said.origin.c_str(), said.value);
   };
   HKT_TRY(differs(claim->rank, me.rank, "rank"));
   return differs(claim->nranks, me.nranks, "number of ranks");

@@ -9,8 +9,8 @@
 #include "base/text.h"
 #include "bootstrap/callback_store.h"
 #include "bootstrap/file_store.h"
-#include "bootstrap/rank_table/agree.h"
 #include "bootstrap/launcher_store.h"
+#include "bootstrap/rank_table/agree.h"
 #include "bootstrap/tcp_store.h"
 #include "bootstrap/wire.h"
 
@@ -85,7 +85,8 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const Identity& me, Deadlin
     Identity known = me;  // with what only the launcher knows
     HKT_ASSIGN(std::unique_ptr<Store> store, open_launcher_store(known, deadline));
     return open_with([&]() { return Result<std::unique_ptr<Store>>(std::move(store)); },
-                     std::unique_ptr<Rendezvous>(new Rendezvous(known.nranks, known.rank, deadline)), {options.version});
+                     std::unique_ptr<Rendezvous>(new Rendezvous(known.nranks, known.rank, deadline)),
+                     {options.version});
   }
   HKT_TRY(check_rank(me.rank, me.nranks));
   // Who only comes to say that it cannot come does not wait for long.

@@ -27,7 +27,9 @@ uint64_t on_line(const std::vector<uint64_t>& ps, uint64_t bytes) {
 
 }  // namespace
 
-bool has_forecast(const Facts& facts) { return !facts.registered && facts.machines == 1 && facts.nranks > 1 && facts.nranks <= kMostRanks; }
+bool has_forecast(const Facts& facts) {
+  return !facts.registered && facts.machines == 1 && facts.nranks > 1 && facts.nranks <= kMostRanks;
+}
 
 Forecast::Forecast(Collective collective, const Facts& facts, const Costs& costs) {
   for (const CatalogEntry& e : catalog()) {

@@ -131,8 +131,8 @@ Choice choose(const Facts& f, Collective collective, uint64_t bytes, bool canoni
   return c;
 }
 
-// Where the rules, which were measured, are known to beat the forecast: the all-reduce of two ranks, whose one shot it takes
-// for a fifth slower than it is from 8 to 32 KiB.
+// Where the rules, which were measured, are known to beat the forecast: the all-reduce of two ranks, whose one shot it
+// takes for a fifth slower than it is from 8 to 32 KiB.
 bool rules_are_better(const Facts& f, Collective collective) {
   return f.nranks == 2 && collective == Collective::all_reduce;
 }

@@ -225,9 +225,9 @@ class BadInput(Case):
                 self.refused(run, 2, name, *words)
 
     def test_more_ranks_than_the_launcher_gave(self):
-        for name in ("RANK", "HOCKET_INIT", "PMI_RANK", "SLURM_STEP_ID"):
+        for name, beside in (("RANK", {}), ("HOCKET_INIT", {}), ("PMI_RANK", {}), ("SLURM_PROCID", {"SLURM_STEP_ID": "0"})):
             with self.subTest(name=name):
-                run = hocket("-g", "4", program="all_reduce_perf", env=environment(**{name: "0"}))
+                run = hocket("-g", "4", program="all_reduce_perf", env=environment(**{name: "0"}, **beside))
                 self.refused(run, 2, "-g 4", name, "--np 4")
 
 

@@ -92,7 +92,8 @@ TEST(Select, ClassesThatNeedTheCanonicalFoldGetIt) {
   // Over a network, few messages for small vectors, as long as slots have a line for each of the vectors in them.
   const auto small = [](uint32_t n, uint32_t hosts, uint32_t slot) {
     return std::string(
-        lookup(*build(facts(n, hosts, slot), Costs{}, "", HKT_DETERMINISM_R3), Collective::all_reduce, 4096).planner->name);
+        lookup(*build(facts(n, hosts, slot), Costs{}, "", HKT_DETERMINISM_R3), Collective::all_reduce, 4096)
+            .planner->name);
   };
   EXPECT_EQ(small(6, 6, 4096), "one_shot");
   EXPECT_EQ(small(7, 7, 4096), "gather_reduce");

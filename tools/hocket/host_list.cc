@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/text.h"
+#include "bootstrap/launchers.h"
 
 namespace hocket::tool {
 namespace {
@@ -66,72 +67,6 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
   return out;
 }
 
-Result<std::vector<std::string>> expand_slurm_nodes(std::string_view text) {
-  const auto bad = [&]() {
-    return error(hktInvalidUsage,
-                 "the list of nodes %s does not parse: Slurm writes n[1-3,5],gpu7, at most %zu of them",
-                 in_quotes(text).c_str(), kMaxHosts);
-  };
-  std::vector<std::string> out;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    std::string_view word = take_word(rest);
-    if (word.empty()) return bad();
-    // One bracket after another: what was made so far times what it lists.
-    std::vector<std::string> made = {""};
-    while (!word.empty()) {
-      const size_t open = word.find('[');
-      for (std::string& name : made) name += word.substr(0, open);
-      if (open == std::string_view::npos) break;
-      const size_t close = word.find(']', open);
-      if (close == std::string_view::npos) return bad();
-      std::string_view list = word.substr(open + 1, close - open - 1);
-      word.remove_prefix(close + 1);
-      std::vector<std::string> longer;
-      if (list.empty()) return bad();
-      while (!list.empty()) {
-        const std::string_view range = take_word(list);
-        const std::string_view low = range.substr(0, range.find('-'));
-        const auto first = parse_int(low);
-        const auto last = low.size() == range.size() ? first : parse_int(range.substr(low.size() + 1));
-        if (!first || !last || *first < 0 || *last < *first || static_cast<size_t>(*last - *first) >= kMaxHosts)
-          return bad();
-        for (int64_t i = *first; i <= *last; ++i) {
-          // As many digits as the first has, with zeros in front.
-          std::string number = std::to_string(i);
-          if (number.size() < low.size()) number.insert(0, low.size() - number.size(), '0');
-          for (const std::string& name : made) longer.push_back(name + number);
-          if (longer.size() > kMaxHosts) return bad();
-        }
-      }
-      made = std::move(longer);
-    }
-    out.insert(out.end(), made.begin(), made.end());
-    if (out.size() > kMaxHosts) return bad();
-  }
-  if (out.empty()) return bad();
-  return out;
-}
-
-Result<std::vector<int>> expand_slurm_counts(std::string_view text) {
-  std::vector<int> out;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::string_view word = take_word(rest);
-    const size_t times = word.find("(x");
-    const auto count = count_of(word.substr(0, times));
-    const auto repeat = times == std::string_view::npos ? std::optional<int>(1)
-                        : word.back() == ')'            ? count_of(word.substr(times + 2, word.size() - times - 3))
-                                                        : std::nullopt;
-    if (!count || !repeat || out.size() + static_cast<size_t>(*repeat) > kMaxHosts) {
-      return error(hktInvalidUsage, "the numbers of tasks %s do not parse: Slurm writes 8(x2),3",
-                   in_quotes(text).c_str());
-    }
-    out.insert(out.end(), static_cast<size_t>(*repeat), *count);
-  }
-  return out;
-}
-
 Result<std::vector<HostSlots>> read_hostfile(const std::string& path) {
   std::ifstream file(path);
   if (!file) return sys_error("cannot read the file of hosts %s", in_quotes(path).c_str());
@@ -174,11 +109,11 @@ Result<std::vector<HostSlots>> slurm_hosts(const Environment& environment) {
                  "this process is in no allocation of Slurm: SLURM_JOB_NODELIST is not set; run it under salloc, "
                  "sbatch or srun");
   }
-  HKT_ASSIGN(const std::vector<std::string> names, expand_slurm_nodes(*nodes));
+  HKT_ASSIGN(const std::vector<std::string> names, expand_host_list(*nodes));
   const auto counts = environment(step ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE");
   std::vector<int> slots(names.size(), 0);
   if (counts) {
-    HKT_ASSIGN(slots, expand_slurm_counts(*counts));
+    HKT_ASSIGN(slots, expand_task_counts(*counts));
     if (slots.size() != names.size()) {
       return error(hktInvalidUsage, "Slurm names %zu nodes (%s), but the tasks of %zu (%s)", names.size(),
                    in_quotes(*nodes).c_str(), slots.size(), in_quotes(*counts).c_str());

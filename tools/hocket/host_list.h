@@ -17,10 +17,6 @@ struct HostSlots {
 
 // "a:4,b:2", "a,b", "[fd00::1]:4".
 Result<std::vector<HostSlots>> parse_hosts(std::string_view text);
-// Slurm's "n[1-3,05],gpu7", at most 65536 hosts.
-Result<std::vector<std::string>> expand_slurm_nodes(std::string_view text);
-// Slurm's "8(x2),3": tasks of each node.
-Result<std::vector<int>> expand_slurm_counts(std::string_view text);
 // A file with a host per line: "a", "a:4", "a slots=4"; a host that comes again has one slot more.
 Result<std::vector<HostSlots>> read_hostfile(const std::string& path);
 

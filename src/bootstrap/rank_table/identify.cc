@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/network_env.h"
 #include "base/text.h"
 #include "bootstrap/interfaces.h"
 #include "bootstrap/rank_table/agree.h"
@@ -97,20 +98,14 @@ Result<std::optional<int>> number(const Environment& environment, const char* na
 
 // The numbers of a list such as "60000-60050,60100", as many as are needed.
 Result<std::vector<int>> ports_of(const char* name, const std::string& list, size_t most) {
-  std::vector<int> out;
-  std::string_view rest = list;
-  while (!rest.empty()) {
-    const std::string_view word = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
-    const size_t dash = word.find('-');
-    const auto first = parse_int(word.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : parse_int(word.substr(dash + 1));
-    if (!first || !last || *first < 1 || *last > 65535 || *last < *first) {
-      return error(hktInvalidUsage, "environment variable %s is %s: set it to ports such as 60000-60050,60100", name,
-                   in_quotes(list).c_str());
-    }
-    for (int64_t port = *first; port <= *last && out.size() < most; ++port) out.push_back(static_cast<int>(port));
+  const auto ranges = parse_port_ranges(list);
+  if (!ranges) {
+    return error(hktInvalidUsage, "environment variable %s is %s: set it to ports such as 60000-60050,60100", name,
+                 in_quotes(list).c_str());
   }
+  std::vector<int> out;
+  for (const auto& [first, last] : *ranges)
+    for (int port = first; port <= last && out.size() < most; ++port) out.push_back(port);
   return out;
 }
 
