@@ -154,7 +154,8 @@ int serve(const ServeOptions& options) {
     std::perror("floors: mmap of the shared region");
     return 1;
   }
-  if (options.registered && (job.arena = Arena::reserve(options.ranks)) == nullptr) {
+  if (options.registered) job.arena = Arena::reserve(options.ranks);
+  if (options.registered && job.arena == nullptr) {
     std::perror("floors: mmap of the buffers");
     return 1;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/network_env.h"
 #include "base/text.h"
 
 namespace hocket {
@@ -177,13 +178,10 @@ Result<MeetingPlace> slurm_place(const Environment& environment, const std::stri
   }
   place.hosts = std::move(unique);
   if (const auto reserved = environment("SLURM_STEP_RESV_PORTS")) {
-    const std::string_view text = *reserved;
-    const size_t dash = text.find('-');
-    const auto first = parse_int(text.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : parse_int(text.substr(dash + 1));
-    if (first && last && *first >= 1 && *last <= 65535) {
-      for (int64_t p = *first; p <= *last && place.ports.size() < 4; ++p)
-        place.ports.push_back(static_cast<uint16_t>(p));
+    if (const auto ranges = parse_port_ranges(*reserved)) {
+      for (const auto& [first, last] : *ranges)
+        for (int port = first; port <= last && place.ports.size() < 4; ++port)
+          place.ports.push_back(static_cast<uint16_t>(port));
     }
   }
   if (place.ports.empty()) {
@@ -273,8 +271,9 @@ Result<std::optional<Claim>> find_launcher(const Environment& environment) {
       if (!taken) return std::move(found.error());
       continue;
     }
-    if (!found->has_value()) continue;
-    Claim& claim = **found;
+    std::optional<Claim>& offered = *found;
+    if (!offered) continue;
+    Claim& claim = *offered;
     if (!taken) {
       taken = std::move(claim);
       continue;

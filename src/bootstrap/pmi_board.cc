@@ -114,7 +114,8 @@ class PmiBoard final : public Board {
   std::optional<std::string> earlier() const override { return earlier_; }
 
   Status post(const std::string& notice, Deadline deadline) override {
-    HKT_ASSIGN(const std::string ignored, exchange(notice, deadline));
+    Result<std::string> posted = exchange(notice, deadline);
+    if (!posted) return std::move(posted.error());
     return {};
   }
   Result<std::string> read(Deadline deadline) override {

@@ -181,9 +181,12 @@ class PmixBoard final : public Board {
       (*mine)->status = status;
       (*mine)->changed.notify_all();
     };
-    const int rc = s_.library.fence(nullptr, 0, &collect, 1, done, handle.get());
-    if (rc != kSuccess) return failed(s_.library, "PMIx_Fence_nb", rc);
-    (void)handle.release();  // the callback's now
+    auto* const given = handle.release();  // the callback's, if there will be one
+    const int rc = s_.library.fence(nullptr, 0, &collect, 1, done, given);
+    if (rc != kSuccess) {
+      handle.reset(given);
+      return failed(s_.library, "PMIx_Fence_nb", rc);
+    }
     std::unique_lock lock(state->mutex);
     const auto until = std::chrono::system_clock::now() + std::chrono::milliseconds(deadline.left_ms());
     if (!state->changed.wait_until(lock, until, [&] { return state->done; })) {

@@ -16,8 +16,10 @@ namespace {
 thread_local uint64_t refuse_at = 0;
 thread_local bool refused = false;
 bool refuses() {
-  if (refuse_at == 0 || --refuse_at != 0) return false;
-  return refused = true;
+  if (refuse_at == 0) return false;
+  --refuse_at;
+  refused = refused || refuse_at == 0;
+  return refuse_at == 0;
 }
 }  // namespace
 

@@ -1,5 +1,6 @@
 // Collectives on registered memory: whoever registers what, results are those of private memory, and messages go
 // without copies where they can.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <string>
@@ -215,7 +216,8 @@ TEST(RegisteredMemory, SameBitsAsPrivateMemory) {
       good(comm.all_reduce(in.data(), plain.data(), kCount, hktFloat32, hktSum));
       std::memcpy(arena.in, in.data(), kCount * sizeof(float));
       good(comm.all_reduce(arena.in, arena.out, kCount, hktFloat32, hktSum));
-      EXPECT_EQ(std::memcmp(arena.out, plain.data(), kCount * sizeof(float)), 0);
+      const auto* const bits = reinterpret_cast<const unsigned char*>(plain.data());
+      EXPECT_TRUE(std::equal(bits, bits + kCount * sizeof(float), arena.out));
     });
   }
 }

@@ -12,7 +12,6 @@
 namespace hocket::test {
 namespace {
 
-using tcp::Connector;
 using tcp::FaultHead;
 using tcp::Header;
 using tcp::Hello;

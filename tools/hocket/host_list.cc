@@ -51,6 +51,20 @@ std::optional<HostSlots> one_host(std::string_view word) {
   return out;
 }
 
+// What follows the host on its line of a file; nothing if that does not parse.
+std::optional<HostSlots> rest_of_line(std::optional<HostSlots> host, std::istringstream& words) {
+  if (!host) return std::nullopt;
+  HostSlots out = *std::move(host);
+  for (std::string more; words >> more;) {
+    const size_t equals = more.find('=');
+    if (more.substr(0, equals) != "slots") continue;  // max_slots and others
+    const auto slots = equals == std::string::npos ? std::nullopt : count_of(std::string_view(more).substr(equals + 1));
+    if (!slots) return std::nullopt;
+    out.slots = *slots;
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
@@ -76,24 +90,17 @@ Result<std::vector<HostSlots>> read_hostfile(const std::string& path) {
     std::istringstream words(line.substr(0, line.find('#')));
     std::string word;
     if (!(words >> word)) continue;
-    auto host = one_host(word);
-    for (std::string more; host && words >> more;) {
-      const size_t equals = more.find('=');
-      if (more.substr(0, equals) != "slots") continue;  // max_slots and others
-      const auto slots =
-          equals == std::string::npos ? std::nullopt : count_of(std::string_view(more).substr(equals + 1));
-      if (!slots) host.reset();
-      if (slots) host->slots = *slots;
-    }
-    if (!host || out.size() >= kMaxHosts) {
+    const std::optional<HostSlots> found = rest_of_line(one_host(word), words);
+    if (!found || out.size() >= kMaxHosts) {
       return error(hktInvalidUsage, "%s:%zu: %s does not parse: a line is `host`, `host:ranks` or `host slots=ranks`",
                    path.c_str(), number, in_quotes(line).c_str());
     }
-    const auto known = std::find_if(out.begin(), out.end(), [&](const HostSlots& h) { return h.host == host->host; });
+    const HostSlots& host = *found;
+    const auto known = std::find_if(out.begin(), out.end(), [&](const HostSlots& h) { return h.host == host.host; });
     if (known == out.end()) {
-      out.push_back(*host);
+      out.push_back(host);
     } else {
-      known->slots = std::max(known->slots, 1) + std::max(host->slots, 1);
+      known->slots = std::max(known->slots, 1) + std::max(host.slots, 1);
     }
   }
   if (out.empty()) return error(hktInvalidUsage, "the file of hosts %s names none", in_quotes(path).c_str());

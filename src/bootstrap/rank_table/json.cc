@@ -250,7 +250,7 @@ class Builder {
       if (name(members[i]) != name(members[first])) {
         first = i;
       } else if (repeated_.size() < kMostRepeated) {
-        repeated_.push_back({members[first], members[i]});
+        repeated_.emplace_back(members[first], members[i]);
       }
     }
   }

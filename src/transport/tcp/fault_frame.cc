@@ -12,7 +12,7 @@ size_t pack_fault(const Fault& fault, unsigned char* to) {
   const FaultHead head{static_cast<int32_t>(fault.code), fault.rank, fault.call};
   const size_t text = std::min(fault.text.size(), kFaultText);
   std::memcpy(to, &head, sizeof head);
-  std::memcpy(to + sizeof head, fault.text.data(), text);
+  std::copy_n(fault.text.data(), text, reinterpret_cast<char*>(to) + sizeof head);  // the frame says how long it is
   return sizeof head + text;
 }
 
