@@ -12,6 +12,7 @@
 #include <new>
 
 #include "base/deadline.h"
+#include "base/env.h"
 #include "comm/bringup.h"
 #include "commands.h"
 #include "hocket/hocket.h"
@@ -86,7 +87,7 @@ class TuneRank {
     hktComm_t& comm = comms_[planner];
     if (comm != nullptr) return comm;
     setenv("HOCKET_ALGO", planner.c_str(), 1);
-    const std::string url = std::string(std::getenv("HOCKET_INIT")) + "." + planner + "?rank=" + std::to_string(rank_) +
+    const std::string url = env::get("HOCKET_INIT").value_or("") + "." + planner + "?rank=" + std::to_string(rank_) +
                             "&world_size=" + std::to_string(group_.np);
     hktConfig_t config = HKT_CONFIG_INITIALIZER;
     config.transport = group_.tcp ? "tcp" : "shm";
@@ -159,14 +160,18 @@ class TuneRank {
 }  // namespace
 
 std::vector<TuneGroup> tune_groups(bool quick) {
-  constexpr uint64_t K = 1024, M = 1024 * K;
-  if (quick) return {{2, false, {64, 8 * K, 256 * K, 4 * M}}, {8, false, {64, 64 * K, M}}, {4, true, {64, 64 * K}}};
-  const std::vector<uint64_t> all = {64, 256, 1 * K, 4 * K, 16 * K, 64 * K, 256 * K, 1 * M, 4 * M, 16 * M};
+  constexpr uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
+  if (quick)
+    return {{2, false, {64, 8 * kKiB, 256 * kKiB, 4 * kMiB}},
+            {8, false, {64, 64 * kKiB, kMiB}},
+            {4, true, {64, 64 * kKiB}}};
+  const std::vector<uint64_t> all = {64,        256,        1 * kKiB, 4 * kKiB, 16 * kKiB,
+                                     64 * kKiB, 256 * kKiB, 1 * kMiB, 4 * kMiB, 16 * kMiB};
   return {{2, false, all},
           {4, false, all},
           {8, false, all},
-          {2, true, {64, 1 * K, 16 * K, 256 * K, 4 * M}},
-          {4, true, {64, 1 * K, 16 * K, 256 * K, 4 * M}}};
+          {2, true, {64, 1 * kKiB, 16 * kKiB, 256 * kKiB, 4 * kMiB}},
+          {4, true, {64, 1 * kKiB, 16 * kKiB, 256 * kKiB, 4 * kMiB}}};
 }
 
 Result<std::vector<select::Timing>> time_group(const TuneGroup& group) {
