@@ -225,8 +225,8 @@ HKT_API hktResult_t hktMemFree(void* ptr);
  * overlap. Between the failure of a call and the end of the communicator peers may still write to registered outputs of
  * that call. */
 HKT_API hktResult_t hktCommRegister(hktComm_t comm, void* ptr, size_t bytes, hktRegistration_t* registration);
-/* By all ranks, at the same place among their calls of the communicator; nothing is sent, nobody waits. Not while a
- * call runs or is outstanding. Destroying the communicator does the same. */
+/* Collective, after all collectives issued before. When the communicator has failed each rank does it by itself, and
+ * destroying the communicator does it, too. */
 HKT_API hktResult_t hktCommDeregister(hktComm_t comm, hktRegistration_t registration);
 
 /* Operations of a program's own, for all collectives of one communicator that reduce. All ranks make the same ones in

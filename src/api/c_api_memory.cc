@@ -32,7 +32,6 @@ hktResult_t hktCommRegister(hktComm_t comm, void* ptr, size_t bytes, hktRegistra
     HKT_TRY(check_pointer("hktCommRegister", "registration", static_cast<const void*>(registration)));
     *registration = nullptr;
     HKT_TRY(check_comm("hktCommRegister", comm));
-    if (bytes != 0) HKT_TRY(check_pointer("hktCommRegister", "ptr", ptr));
     Result<Registration> made = register_memory(*comm->comm, ptr, bytes);
     if (!made) return error(made.error().code, "hktCommRegister: %s", made.error().text.c_str());
     *registration = reinterpret_cast<hktRegistration_t>(*made);  // a number, opaque outside

@@ -167,10 +167,11 @@ Result<Identity> parse_url(std::string_view url, const Environment& environment)
   return out;
 }
 
-// A launcher that started this process must say the same as the table; the others hear of it.
-Status check_launcher(const Environment& environment, const Identity& me) {
+// A launcher that started this process must say the same as the table; the others hear of it. Those of pods count pods,
+// of which each may hold several ranks.
+static Status check_launcher(const Environment& environment, const Identity& me) {
   HKT_ASSIGN(const std::optional<Claim> claim, find_launcher(environment));
-  if (!claim) return {};
+  if (!claim || claim->counts_pods) return {};
   const auto differs = [&](const Number& said, int mine, const char* what) -> Status {
     if (said.value < 0 || said.value == mine) return {};
     return error(

@@ -213,6 +213,7 @@ Found kubernetes(const Environment& environment) {
     HKT_ASSIGN(Claim out, claim(environment, model_arts ? "ModelArts" : "Volcano",
                                 {"VC_TASK_INDEX", "VK_TASK_INDEX", "MA_TASK_INDEX"},
                                 {"MA_NUM_HOSTS", "VC_WORKER_NUM", "WORLD_SIZE"}, {}));
+    out.counts_pods = true;
     if (is_set(environment, {"VC_MASTER_HOSTS"})) {
       return error(hktInvalidUsage,
                    "this Volcano job has the tasks master and worker, and VC_TASK_INDEX counts in each from 0: use "
@@ -232,6 +233,7 @@ Found kubernetes(const Environment& environment) {
   }
   if (!environment("JOB_COMPLETION_INDEX")) return none();
   HKT_ASSIGN(Claim out, claim(environment, "a Kubernetes indexed job", {"JOB_COMPLETION_INDEX"}, {"WORLD_SIZE"}, {}));
+  out.counts_pods = true;
   HKT_TRY(take_master(environment, out));
   return std::optional(std::move(out));
 }

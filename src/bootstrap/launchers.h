@@ -49,12 +49,13 @@ using MeetingPlace =
 constexpr const char* kPlainEnvironment = "RANK and WORLD_SIZE";
 
 struct Claim {
-  std::string launcher;  // "Slurm"
-  Number rank;           // -1: only its server knows (PMI_PORT, PMIx)
-  Number nranks;         // the same
-  int local_rank = -1;   // -1: unknown
-  MeetingPlace place;    // monostate: it offers none; a string is a URL
-  std::string story;     // for the log: who was taken, and who was not
+  std::string launcher;      // "Slurm"
+  Number rank;               // -1: only its server knows (PMI_PORT, PMIx)
+  Number nranks;             // the same
+  int local_rank = -1;       // -1: unknown
+  bool counts_pods = false;  // rank and size are those of Kubernetes' pods
+  MeetingPlace place;        // monostate: it offers none; a string is a URL
+  std::string story;         // for the log: who was taken, and who was not
 };
 
 // The innermost launcher's claim, nothing if this process was started by none.

@@ -90,8 +90,10 @@ class Communicator {
 
   // --- registered memory: see registered.h
   Result<uint32_t> free_name() const;
-  Regions* regions() const { return regions_; }  // of the transport that shares memory; null: none does
-  uint64_t keep_registered(uint32_t name, bool everywhere);
+  Regions* regions() const { return regions_; }              // of the transport that shares memory; null: none does
+  uint64_t registrations() const { return registrations_; }  // so far
+  bool failed() const { return watch_.failed(); }
+  void keep_registered(uint32_t name, bool everywhere);
   Status forget_registered(uint64_t registration);
 
   // Operations of the caller's own, for calls of this communicator. Nothing is sent.

@@ -1,6 +1,7 @@
 #include "comm/registered.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,14 +13,18 @@
 namespace hocket {
 namespace {
 
-// What a rank says of its memory, then of what it has mapped of the others'.
+// What a rank says first: what it is about to do, and of its memory.
 struct Offer {
+  bool registers = true;   // false: gives up what `serial` is
+  uint64_t serial = 0;     // of the registration
   MemorySpot spot;         // of 0 bytes: it gives none
   bool everything = true;  // takes every way past the copies
   std::string error;
 
   std::string pack() const {
     return Packer()
+        .put(registers)
+        .put(serial)
         .put(spot.process)
         .put(spot.pid)
         .put(spot.file)
@@ -34,14 +39,35 @@ struct Offer {
   }
   bool unpack(const std::string& bytes) {
     Unpacker u(bytes);
-    return u.get(spot.process) && u.get(spot.pid) && u.get(spot.file) && u.get(spot.device) && u.get(spot.inode) &&
-           u.get(spot.offset) && u.get(spot.bytes) && u.get(spot.base) && u.get(everything) &&
-           u.text(error, size_t{1} << 16) && u.done();
+    return u.get(registers) && u.get(serial) && u.get(spot.process) && u.get(spot.pid) && u.get(spot.file) &&
+           u.get(spot.device) && u.get(spot.inode) && u.get(spot.offset) && u.get(spot.bytes) && u.get(spot.base) &&
+           u.get(everything) && u.text(error, size_t{1} << 16) && u.done();
   }
 };
 
 Error garbled(size_t rank) {
   return error(hktRemoteError, "what rank %zu says of registered memory cannot be read", rank);
+}
+
+// What all ranks say: the same on all of them, and an error of one is one of all.
+Result<std::vector<Offer>> hear(Exchange& exchange, const Offer& mine, int rank) {
+  HKT_ASSIGN(const std::vector<std::string> said, exchange.all_gather(mine.pack()));
+  std::vector<Offer> offers(said.size());
+  for (size_t r = 0; r < said.size(); ++r)
+    if (!offers[r].unpack(said[r])) return garbled(r);
+  for (size_t r = 1; r < offers.size(); ++r)
+    if (offers[r].registers != offers[0].registers || offers[r].serial != offers[0].serial)
+      return error(hktInvalidUsage,
+                   "rank 0 %s registration %llu and rank %zu %s registration %llu: all ranks register, and deregister, "
+                   "the same in the same order",
+                   offers[0].registers ? "makes" : "gives up", static_cast<unsigned long long>(offers[0].serial), r,
+                   offers[r].registers ? "makes" : "gives up", static_cast<unsigned long long>(offers[r].serial));
+  for (size_t r = 0; r < offers.size(); ++r) {
+    if (offers[r].error.empty()) continue;
+    if (static_cast<int>(r) == rank) return error(hktInvalidArgument, "%s", offers[r].error.c_str());
+    return error(hktInvalidArgument, "rank %zu cannot register its memory: %s", r, offers[r].error.c_str());
+  }
+  return offers;
 }
 
 }  // namespace
@@ -57,12 +83,14 @@ Result<uint32_t> Communicator::free_name() const {
                parts_.rank, kRegions);
 }
 
-Result<Registration> register_memory(Communicator& comm, void* p, uint64_t bytes) {
-  HKT_ASSIGN(const uint32_t name, comm.free_name());
+Result<Registration> register_memory(Communicator& comm, void* p, uint64_t bytes) try {
   const Parts& parts = comm.parts();
+  HKT_ASSIGN(const std::unique_ptr<Exchange> exchange, Exchange::of_all(comm, Meeting::memory, parts.timeout_ms));
+  HKT_ASSIGN(const uint32_t name, comm.free_name());
   Regions* const regions = comm.regions();
   const uint64_t process = parts.roster != nullptr ? parts.roster->mate(parts.rank).token : 0;
   Offer mine;
+  mine.serial = comm.registrations() + 1;
   mine.everything = parts.mapped && parts.direct;
   SharedMemory memory;
   if (bytes != 0) {
@@ -77,23 +105,14 @@ Result<Registration> register_memory(Communicator& comm, void* p, uint64_t bytes
       memory = *found;
     if (mine.error.empty()) mine.spot = spot_of(memory, process);
   }
-
-  HKT_ASSIGN(const std::unique_ptr<Exchange> exchange, Exchange::of_all(comm, Meeting::memory, parts.timeout_ms));
-  HKT_ASSIGN(const std::vector<std::string> said, exchange->all_gather(mine.pack()));
-  std::vector<Offer> offers(said.size());
-  for (size_t r = 0; r < said.size(); ++r) {
-    if (!offers[r].unpack(said[r])) return garbled(r);
-    if (offers[r].error.empty()) continue;
-    if (static_cast<int>(r) == parts.rank) return error(hktInvalidArgument, "%s", offers[r].error.c_str());
-    return error(hktInvalidArgument, "rank %zu cannot register its memory: %s", r, offers[r].error.c_str());
-  }
+  HKT_ASSIGN(const std::vector<Offer> offers, hear(*exchange, mine, parts.rank));
 
   Region* const own = mine.spot.bytes != 0 && regions != nullptr ? &regions->add(name, memory) : nullptr;
+  const auto near = [&](size_t r) { return parts.route[r] != nullptr && parts.route[r]->regions() == regions; };
   std::string reached(offers.size(), 0);
   for (size_t r = 0; r < offers.size(); ++r) {
+    if (regions == nullptr || offers[r].spot.bytes == 0 || !near(r)) continue;
     const auto rank = static_cast<int>(r);
-    if (rank == parts.rank || offers[r].spot.bytes == 0 || regions == nullptr) continue;
-    if (parts.route[r]->regions() != regions) continue;
     const Status mapped = regions->map(rank, name, offers[r].spot, process);
     reached[r] = mapped.ok() ? 1 : 0;
     if (!mapped.ok())
@@ -105,36 +124,39 @@ Result<Registration> register_memory(Communicator& comm, void* p, uint64_t bytes
   bool everywhere = std::all_of(offers.begin(), offers.end(), [](const Offer& o) { return o.everything; });
   for (size_t r = 0; r < all.size(); ++r) {
     if (all[r].size() != offers.size()) return garbled(r);
-    if (own != nullptr) own->mapped[r] = static_cast<uint8_t>(all[r][static_cast<size_t>(parts.rank)]);
+    if (own != nullptr && near(r)) own->mapped[r] = static_cast<uint8_t>(all[r][static_cast<size_t>(parts.rank)]);
     for (size_t other = 0; other < all.size(); ++other) everywhere = everywhere && (r == other || all[r][other] != 0);
   }
-  return comm.keep_registered(name, everywhere);
+  comm.keep_registered(name, everywhere);
+  return mine.serial;
+} catch (const std::exception& e) {
+  return comm.threw(e, "registering memory");
 }
 
-Status deregister_memory(Communicator& comm, Registration registration) { return comm.forget_registered(registration); }
+Status deregister_memory(Communicator& comm, Registration registration) try {
+  // Peers of a communicator that has failed do not come any more, and use nothing.
+  if (comm.failed()) return comm.forget_registered(registration);
+  HKT_ASSIGN(const std::unique_ptr<Exchange> exchange,
+             Exchange::of_all(comm, Meeting::memory, comm.parts().timeout_ms));
+  Offer mine;
+  mine.registers = false;
+  mine.serial = registration;
+  HKT_ASSIGN(const std::vector<Offer> offers, hear(*exchange, mine, comm.rank()));
+  return comm.forget_registered(registration);
+} catch (const std::exception& e) {
+  return comm.threw(e, "deregistering memory");
+}
 
-Registration Communicator::keep_registered(uint32_t name, bool everywhere) {
+void Communicator::keep_registered(uint32_t name, bool everywhere) {
   registered_.push_back({++registrations_, name, everywhere});
   use_registered();
-  return registrations_;
 }
 
 Status Communicator::forget_registered(uint64_t registration) {
-  const Busy busy(*gate_);
-  if (!busy.mine() && !finalized_.load(std::memory_order_acquire))
-    return error(hktInvalidUsage, "rank %d: a call that may use the memory is running; deregister it afterwards",
-                 parts_.rank);
-  if (gate_->grouped.load(std::memory_order_relaxed) != 0)
-    return error(hktInvalidUsage, "rank %d: the communicator has calls in a group that is open; end the group first",
-                 parts_.rank);
   const auto found = std::find_if(registered_.begin(), registered_.end(),
                                   [&](const Registered& r) { return r.serial == registration; });
   if (found == registered_.end())
     return error(hktInvalidArgument, "rank %d: that is no registration of this communicator, or no longer one",
-                 parts_.rank);
-  if (!watch_.failed() && !settle())
-    return error(hktInvalidUsage,
-                 "rank %d: calls that may use the memory are outstanding; deregister it when they are done",
                  parts_.rank);
   if (regions_ != nullptr) regions_->remove(found->name);
   registered_.erase(found);
@@ -150,11 +172,12 @@ void Communicator::use_registered() {
   if (everywhere && registered_table_ == nullptr) {
     select::Facts facts = parts_.facts;
     facts.registered = true;
-    // It could be built for private memory, and differs in what it prefers.
-    if (auto table = select::build(facts, parts_.costs, parts_.algo, parts_.determinism); table.ok())
-      registered_table_ = std::make_unique<select::Table>(std::move(*table));
+    // It cannot fail: it could be built for private memory.
+    auto table = select::build(facts, parts_.costs, parts_.algo, parts_.determinism);
+    if (!table.ok()) throw std::runtime_error(table.error().text);
+    registered_table_ = std::make_unique<select::Table>(std::move(*table));
   }
-  current_table_ = everywhere && registered_table_ != nullptr ? registered_table_.get() : &table_;
+  current_table_ = everywhere ? registered_table_.get() : &table_;
 }
 
 }  // namespace hocket

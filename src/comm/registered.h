@@ -16,7 +16,7 @@ using Registration = uint64_t;
 // Every rank gives `bytes` of its memory at `p`, or takes part with null and 0. An error of one rank is one of all, and
 // nothing is registered. hktInvalidUsage: kRegions are registered already, or `p` overlaps with what is.
 Result<Registration> register_memory(Communicator& comm, void* p, uint64_t bytes);
-// By all ranks at the same place among their calls; nothing is sent. An error while a call is outstanding.
+// By all ranks, after all collectives issued before; of a communicator that has failed, by each by itself.
 Status deregister_memory(Communicator& comm, Registration registration);
 
 }  // namespace hocket

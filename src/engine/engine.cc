@@ -57,10 +57,11 @@ void Run::enter() {
   }
   const auto direct = [&](const Peer& p) { return zero_->protocol[p.tag] == Protocol::direct; };
   for (size_t k = 0; k < plan_.out.size(); ++k)
-    if (direct(plan_.plan.out[k])) plan_.out[k]->expect_grant();
+    if (direct(plan_.plan.out[k])) plan_.out[k]->expect_grant(call_.signature);
   if (call_.out_region == nullptr) return;
   for (size_t k = 0; k < plan_.in.size(); ++k)
-    if (direct(plan_.plan.in[k])) plan_.in[k]->grant(*call_.out_region, call_.out_region->offset(call_.out));
+    if (direct(plan_.plan.in[k]))
+      plan_.in[k]->grant(*call_.out_region, call_.out_region->offset(call_.out), call_.signature);
 }
 
 bool Run::all_direct(const Step& s) const {

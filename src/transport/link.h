@@ -122,11 +122,11 @@ class Link {
   // Messages that were pushed from this rank's memory have all been read.
   bool passed() const { return unpassed_ == 0 || credit_->load(std::memory_order_acquire) >= unpassed_; }
   // A call begins that may write into the far end's output, if that grants it before its first message.
-  void expect_grant() { granted_at_ = count_; }
+  void expect_grant(uint32_t signature) { grant_tag_ = grant_tag(signature); }
   // Where the far end's output begins, no place if it has not said so: and where that is in this process.
   MessagePlace granted() const {
     // Acquire: the place was written before.
-    if (theirs_ == nullptr || grant_line()[2].load(std::memory_order_acquire) != granted_at_ + 1) return {};
+    if (theirs_ == nullptr || grant_line()[2].load(std::memory_order_acquire) != grant_tag_) return {};
     return MessagePlace(grant_line()[1].load(std::memory_order_relaxed));
   }
   unsigned char* at(MessagePlace place) const { return place.in(*theirs_); }
@@ -134,12 +134,12 @@ class Link {
   // --- consumer
   // Before the first message of a call: the producer may write to where it should go, `region` at `offset` being the
   // output's first byte.
-  void grant(const Region& region, uint64_t offset) {
+  void grant(const Region& region, uint64_t offset, uint32_t signature) {
     if (!reaches(region)) return;
     grant_line()[1].store(MessagePlace(MessagePlace::Of::consumer, region.name, offset).bits(),
                           std::memory_order_relaxed);
     // Release: the place is visible to whoever sees that it is for this call, which begins with this message.
-    grant_line()[2].store(count_ + 1, std::memory_order_release);
+    grant_line()[2].store(grant_tag(signature), std::memory_order_release);
   }
   bool pop_ready(uint32_t signature) const {
     return header()->load(std::memory_order_acquire) == (uint64_t{signature} << 32 | static_cast<uint32_t>(count_ + 1));
@@ -209,6 +209,8 @@ class Link {
     return *reinterpret_cast<uint64_t*>(slots_ + (count & mask_) * stride_ + sizeof(uint64_t));
   }
   std::atomic<uint64_t>* grant_line() const { return credit_; }
+  // Which call, and with which message of the link it begins: as in a message's tag.
+  uint64_t grant_tag(uint32_t signature) const { return uint64_t{signature} << 32 | static_cast<uint32_t>(count_ + 1); }
 
   unsigned char* slots_ = nullptr;
   std::atomic<uint64_t>* credit_ = nullptr;  // messages the consumer has done with, as published
@@ -218,8 +220,8 @@ class Link {
   Pump* pump_ = nullptr;
   const RegionBases* theirs_ = nullptr;
   const RegionBases* own_ = nullptr;
-  uint64_t unpassed_ = 0;    // producer: passed() when the far end has popped so many messages; 0: none to wait for
-  uint64_t granted_at_ = 0;  // producer: messages before the call that a grant may be for
+  uint64_t unpassed_ = 0;   // producer: passed() when the far end has popped so many messages; 0: none to wait for
+  uint64_t grant_tag_ = 0;  // producer: of the call that is under way
   uint32_t stride_ = 0, mask_ = 0, slot_bytes_ = 0, ack_batch_ = 0, id_ = 0, far_ = 0;
   Fence fence_ = Fence::full;
   bool lends_ = false;

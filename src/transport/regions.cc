@@ -63,9 +63,13 @@ Region& Regions::add(uint32_t name, const SharedMemory& memory) {
 Status Regions::map(int rank, uint32_t name, const MemorySpot& spot, uint64_t my_process) {
   Peer& p = peer(rank);
   if (spot.process == my_process) {
-    p.bases[name] = reinterpret_cast<unsigned char*>(spot.base);
-    p.pages[name] = pages_at(p.bases[name]);
-    return {};
+    auto* const base = reinterpret_cast<unsigned char*>(spot.base);
+    // What the program has mapped itself it may unmap while peers in this process are at work: they map it anew.
+    if (std::shared_ptr<const void> pages = pages_at(base); pages != nullptr) {
+      p.bases[name] = base;
+      p.pages[name] = std::move(pages);
+      return {};
+    }
   }
   HKT_ASSIGN(const Fd fd, open_of(spot));
   const uint64_t lead = spot.offset % static_cast<uint64_t>(sysconf(_SC_PAGESIZE));

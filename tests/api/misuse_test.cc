@@ -321,7 +321,7 @@ TEST(Misuse, OfRegisteredMemory) {
     expect_failure(hktCommRegister(comm, mine, 10'000, nullptr), hktInvalidArgument,
                    {"hktCommRegister", "registration is null"});
     expect_failure(hktCommRegister(comm, nullptr, 10'000, &registration), hktInvalidArgument,
-                   {"hktCommRegister", "ptr is null"});
+                   {"hktCommRegister", "there is no memory at"});
     expect_failure(hktCommRegister(nullptr, mine, 10'000, &registration), hktInvalidArgument,
                    {"hktCommRegister", "comm is null"});
     expect_failure(hktCommDeregister(comm, nullptr), hktInvalidArgument,

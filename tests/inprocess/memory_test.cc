@@ -15,6 +15,11 @@ namespace {
 // Of this thread: how many requests are still served before one is refused. 0: all are.
 thread_local uint64_t refuse_at = 0;
 thread_local bool refused = false;
+}  // namespace
+
+// Sanitizers bring allocators of their own, which stay.
+#if !HOCKET_TEST_ASAN && !HOCKET_TEST_TSAN
+namespace {
 bool refuses() {
   if (refuse_at == 0) return false;
   --refuse_at;
@@ -23,8 +28,6 @@ bool refuses() {
 }
 }  // namespace
 
-// Sanitizers bring allocators of their own, which stay.
-#if !HOCKET_TEST_ASAN && !HOCKET_TEST_TSAN
 // Not inlined: GCC takes pairs of them for mistakes.
 __attribute__((noinline)) void* operator new(std::size_t bytes) {
   void* const p = refuses() ? nullptr : std::malloc(bytes != 0 ? bytes : 1);

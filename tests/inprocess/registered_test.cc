@@ -253,6 +253,8 @@ TEST(RegisteredMemory, AnInputMayChangeAfterTheCall) {
   }
 }
 
+// It is freed only when it is not registered any more, which waits for the collectives issued before, and for nothing
+// else: a message that has not come is none of its business.
 TEST(RegisteredMemory, OutstandingCallsKeepIt) {
   WorldSpec spec;
   spec.transport = "shm";
@@ -264,24 +266,57 @@ TEST(RegisteredMemory, OutstandingCallsKeepIt) {
     const Status freed = free_shared(*memory);
     ASSERT_FALSE(freed.ok());
     EXPECT_NE(freed.error().text.find("registered with a communicator"), std::string::npos) << freed.error().text;
-    // Rank 0 has a receive outstanding that rank 1 serves only when told to.
-    std::vector<unsigned char> word(1), answer(1);
-    if (me == 0) {
-      hktRequest_t r = nullptr;
-      good(comm.transfer(recv_from(1, 5, answer), into(r)));
-      const Status s = deregister_memory(comm, *registration);
-      ASSERT_FALSE(s.ok());
-      EXPECT_NE(s.error().text.find("outstanding"), std::string::npos) << s.error().text;
-      good(comm.transfer(send_to(1, 6, word)));
-      good(wait(r));
-    } else {
-      good(comm.transfer(recv_from(0, 6, word)));
-      good(comm.transfer(send_to(0, 5, answer)));
-    }
+    std::vector<unsigned char> word(1);
+    hktRequest_t message = nullptr, sum = nullptr;
+    if (me == 0) good(comm.transfer(recv_from(1, 5, word), into(message)));
+    auto* const x = static_cast<float*>(*memory);
+    std::fill_n(x, 16 * 1024, 1.0f);
+    good(comm.all_reduce(x, x, 16 * 1024, hktFloat32, hktSum, into(sum)));
     good(deregister_memory(comm, *registration));
+    EXPECT_EQ(std::count(x, x + 16 * 1024, 2.0f), 16 * 1024);
+    good(wait(sum));
+    if (me == 1) good(comm.transfer(send_to(0, 5, word)));
+    if (message != nullptr) good(wait(message));
     EXPECT_EQ(deregister_memory(comm, *registration).error().code, hktInvalidArgument);
     EXPECT_EQ(deregister_memory(comm, 0).error().code, hktInvalidArgument);
     good(free_shared(*memory));
+  });
+}
+
+// Ranks that don't do the same are told so, and nothing has changed.
+TEST(RegisteredMemory, RanksThatDisagreeAreTold) {
+  WorldSpec spec;
+  spec.transport = "shm";
+  run_world(spec, [](Communicator& comm, int me) {
+    Arena first(comm, true, true);
+    const Result<Registration> r = me == 0 ? register_memory(comm, nullptr, 0) : Result<Registration>(Registration{0});
+    if (me == 1) {
+      const Status s = deregister_memory(comm, 1);
+      ASSERT_FALSE(s.ok());
+      EXPECT_NE(s.error().text.find("the same in the same order"), std::string::npos) << s.error().text;
+    } else {
+      ASSERT_FALSE(r.ok());
+      EXPECT_NE(r.error().text.find("the same in the same order"), std::string::npos) << r.error().text;
+    }
+    good(comm.barrier());
+  });
+}
+
+// A call whose ranks disagree is a mismatch, and nobody writes to what was granted for another call.
+TEST(RegisteredMemory, AMismatchLeavesOutputsAlone) {
+  WorldSpec spec;
+  spec.transport = "shm";
+  spec.algo = "nhr";  // all-gather: the first message may be direct
+  run_world(spec, [](Communicator& comm, int me) {
+    const Arena arena(comm, true, true);
+    std::memset(arena.out, 0x11, kRoom);
+    const uint64_t count = me == 0 ? 16 * 1024 : 4 * 1024;
+    const Data data{arena.in, arena.out, count, hktFloat32};
+    const Status s = comm.all_gather(data);
+    ASSERT_FALSE(s.ok());
+    EXPECT_EQ(s.error().code, hktMismatch) << s.error().text;
+    const uint64_t mine = 2 * count * sizeof(float);
+    EXPECT_TRUE(std::all_of(arena.out + mine, arena.out + kRoom, [](unsigned char c) { return c == 0x11; }));
   });
 }
 
@@ -294,6 +329,22 @@ TEST(RegisteredMemory, IsOfNoConsequenceOverTcp) {
     try_all(comm, arena);
     EXPECT_EQ(comm.messages_without_copy(), 0u);
   });
+}
+
+// Only ranks of one host reach one another's memory; the calls of all go on as ever.
+TEST(RegisteredMemory, OfSeveralHosts) {
+  WorldSpec spec;
+  spec.n = 5;
+  spec.hosts = 2;
+  spec.geometry = kRings;
+  for (const char* algo : {"ring,chain", "two_shot,binomial,direct,flat", ""}) {
+    spec.algo = algo;
+    run_world(spec, [](Communicator& comm, int) {
+      const Arena arena(comm, true, true);
+      try_all(comm, arena);
+      good(comm.barrier());
+    });
+  }
 }
 
 TEST(RegisteredMemory, TooManyAndOverlappingOnesAreErrors) {
@@ -348,14 +399,17 @@ TEST(RegisteredMemory, GoesTheWayThatIsAskedFor) {
   spec.transport = "shm";
   spec.algo = "two_shot,direct";  // mapped on the way to the sum, direct on the way back
   spec.geometry = kRings;
-  for (const auto& [protocol, all_reduces] :
-       {std::pair("slot", 0u), std::pair("mapped", 8u), std::pair("direct", 8u), std::pair("auto", 16u)}) {
-    setenv("HOCKET_PROTO", protocol, 1);
+  struct Way {
+    const char* protocol;
+    uint64_t all_reduces;  // messages without a copy
+  };
+  for (const Way& way : {Way{"slot", 0}, Way{"mapped", 8}, Way{"direct", 8}, Way{"auto", 16}}) {
+    setenv("HOCKET_PROTO", way.protocol, 1);
     run_world(spec, [&](Communicator& comm, int) {
       const Arena arena(comm, true, true);
       const uint64_t before = comm.messages_without_copy();
       good(comm.all_reduce(arena.in, arena.out, 3 * 2048 * 4, hktFloat32, hktSum));
-      EXPECT_EQ(comm.messages_without_copy() - before, all_reduces) << protocol;
+      EXPECT_EQ(comm.messages_without_copy() - before, way.all_reduces) << way.protocol;
       try_all(comm, arena);
     });
   }

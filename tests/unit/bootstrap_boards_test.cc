@@ -383,7 +383,8 @@ TEST(Search, RankZeroIsFoundOnThisHostWhateverItsName) {
 TEST(Search, APortThatIsTakenLeavesTheNext) {
   const SearchPlace place = search_place({"localhost"});
   std::vector<Fd> taken;
-  for (const auto& i : usable_interfaces().value()) {
+  const auto interfaces = usable_interfaces().value();
+  for (const auto& i : interfaces) {
     Address a = i.address;
     a.set_port(place.ports[0]);
     taken.push_back(std::move(listen_on(a).value()));

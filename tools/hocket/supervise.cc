@@ -37,10 +37,13 @@ class Output {
   Output(Fd pipe, int to, const Child& child) : pipe_(std::move(pipe)), to_(to), prefix_(child.prefix) {}
   int fd() const { return pipe_.get(); }
 
-  // Takes what is there. `last` gets the lines, too.
+  // Takes what is there, but of one that prints without end only as much as a pipe holds: signals and the others have
+  // their turn. `last` gets the lines, too.
   void take(std::deque<std::string>& last) {
+    constexpr int kReads = 8;
     char part[16384];
-    for (;;) {
+    for (int reads = 0;;) {
+      if (reads++ == kReads) return;
       const ssize_t n = read(pipe_.get(), part, sizeof part);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && errno == EAGAIN) return;
@@ -140,7 +143,10 @@ class Keeper {
 class Supervisor {
  public:
   explicit Supervisor(Leash leash) : leash_(leash) {}
-  ~Supervisor() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  ~Supervisor() {
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+    signal(SIGPIPE, pipe_before_);
+  }
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
@@ -150,6 +156,8 @@ class Supervisor {
     sigaddset(&signals, SIGCHLD);
     for (const int s : kPassedOn) sigaddset(&signals, s);
     sigprocmask(SIG_BLOCK, &signals, &before_);
+    // Who reads what the ranks print may have enough of it, and a host may be gone: neither ends the supervisor.
+    pipe_before_ = signal(SIGPIPE, SIG_IGN);
     events_ = Fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!events_) return sys_error("signalfd");
     HKT_TRY(keeper_.begin());
@@ -191,6 +199,7 @@ class Supervisor {
   const Leash leash_;
   Keeper keeper_;
   sigset_t before_{};
+  void (*pipe_before_)(int) = SIG_DFL;
   Fd events_;
   std::vector<Running> running_;
   JobEnd end_;
@@ -203,11 +212,12 @@ class Supervisor {
 // In the child, between fork and exec.
 [[noreturn]] void become(const Child& child, int out, int err, int in, const sigset_t& signals) {
   setpgid(0, 0);
-  const int null = in >= 0 ? in : open("/dev/null", O_RDONLY);
+  const int null = in >= 0 ? in : open("/dev/null", O_RDONLY | O_CLOEXEC);
   dup2(null, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   sigprocmask(SIG_SETMASK, &signals, nullptr);
+  signal(SIGPIPE, SIG_DFL);  // what is ignored stays so across exec
   for (const std::string& setting : child.environment) {
     const size_t equals = setting.find('=');
     setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);

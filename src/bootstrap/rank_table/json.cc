@@ -29,7 +29,6 @@ class Counting {
     return *this;
   }
   friend bool operator==(const Counting& a, const Counting& b) { return a.at_ == b.at_; }
-  friend bool operator!=(const Counting& a, const Counting& b) { return a.at_ != b.at_; }
 
  private:
   const char* at_;

@@ -485,7 +485,6 @@ void TcpTransport::say_goodbye() {
   const Deadline deadline = Deadline::at(now_ns() + (fault_ || spread_ ? kFaultGoodbyeNs : kGoodbyeNs));
   for (Peer* p : up_) p->out.goodbye();
   std::vector<pollfd> polls;
-  const auto told = [&] { return teller_ == nullptr || teller_->done(); };
   while (!up_.empty() || !told()) {
     polls.clear();
     if (!told()) {

@@ -123,6 +123,8 @@ class TcpTransport final : public Transport, private Pump {
   void spread(const Fault& fault) HKT_REQUIRES(turn_);
   void heard(const Fault& fault) HKT_REQUIRES(turn_);
   void say_goodbye() HKT_REQUIRES(turn_);
+  // Nobody is left who has to be told of a fault.
+  bool told() const HKT_REQUIRES(turn_) { return teller_ == nullptr || teller_->done(); }
   bool see_off(Peer& p) HKT_REQUIRES(turn_);
 
   const Config config_;
