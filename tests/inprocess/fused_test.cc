@@ -358,8 +358,11 @@ TEST_P(Fused, StagesOfSeveralOperations) {
     good(chained(comm, other, 10 + rank, false, into(b)));
     good(wait(b));
     good(wait(a));
-    EXPECT_EQ(used->value, 4);
     EXPECT_EQ(other->value, 34);
+    // What is done before the next begins lends it its stages.
+    if (used != other) {
+      EXPECT_EQ(used->value, 4);
+    }
   });
 }
 
