@@ -309,7 +309,7 @@ TEST(RegisteredMemory, AMismatchLeavesOutputsAlone) {
   spec.algo = "nhr";  // all-gather: the first message may be direct
   run_world(spec, [](Communicator& comm, int me) {
     const Arena arena(comm, true, true);
-    std::memset(arena.out, 0x11, kRoom);
+    std::fill_n(arena.out, kRoom, static_cast<unsigned char>(0x11));
     const uint64_t count = me == 0 ? 16 * 1024 : 4 * 1024;
     const Data data{arena.in, arena.out, count, hktFloat32};
     const Status s = comm.all_gather(data);
