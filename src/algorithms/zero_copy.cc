@@ -9,7 +9,8 @@ using enum Collective;
 constexpr Protocol S = Protocol::slot, M = Protocol::mapped, D = Protocol::direct;
 
 // Where an all-reduce copies results, every rank has entered the call long ago and granted its output: direct. Where a
-// rank is the first to move its data, its peer may not be there yet: mapped, the peer fetches it when it comes.
+// rank is the first to move its data, its peer may not be there yet: mapped, the peer fetches it when it comes. (Of
+// three all-gathers direct is what is proven: a message for a peer that is late is copied.)
 constexpr std::array kPlanners = {
     ZeroCopyPlanner{all_reduce, "ring", {{S, D, S, S}, false, false}},
     ZeroCopyPlanner{all_reduce, "two_shot", {{M, D, S, S}, false, false}},

@@ -32,6 +32,7 @@ hktResult_t hktCommRegister(hktComm_t comm, void* ptr, size_t bytes, hktRegistra
     HKT_TRY(check_pointer("hktCommRegister", "registration", static_cast<const void*>(registration)));
     *registration = nullptr;
     HKT_TRY(check_comm("hktCommRegister", comm));
+    HKT_TRY(check_no_operation("hktCommRegister"));
     Result<Registration> made = register_memory(*comm->comm, ptr, bytes);
     if (!made) return error(made.error().code, "hktCommRegister: %s", made.error().text.c_str());
     *registration = reinterpret_cast<hktRegistration_t>(*made);  // a number, opaque outside
@@ -42,6 +43,7 @@ hktResult_t hktCommRegister(hktComm_t comm, void* ptr, size_t bytes, hktRegistra
 hktResult_t hktCommDeregister(hktComm_t comm, hktRegistration_t registration) {
   return guarded(__func__, [&]() -> Status {
     HKT_TRY(check_comm("hktCommDeregister", comm));
+    HKT_TRY(check_no_operation("hktCommDeregister"));
     const Status removed = deregister_memory(*comm->comm, reinterpret_cast<Registration>(registration));
     if (!removed.ok()) return error(removed.error().code, "hktCommDeregister: %s", removed.error().text.c_str());
     return {};

@@ -186,7 +186,7 @@ Result<void*> allocate_shared(uint64_t bytes) {
 
 Status free_shared(void* p) {
   HKT_ASSIGN(const Allocation a, Allocations::of_process().take(p));
-  // Peers that have not looked yet keep it mapped: the pages go now.
+  // Peers that are not through with giving it up keep it mapped: the pages go now.
   if (a.owner == getpid())
     (void)fallocate(a.file->get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(a.bytes));
   return {};

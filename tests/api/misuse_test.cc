@@ -413,6 +413,9 @@ struct Caller {
     refused(hktGroupStart());
     refused(hktCommDup(comm, &child, nullptr));
     refused(hktCommFinalize(comm));
+    hktRegistration_t registration = nullptr;
+    refused(hktCommRegister(comm, nullptr, 0, &registration));
+    refused(hktCommDeregister(comm, registration));
     refused(hktRedOpDestroy(op, comm));
     refused(hktCommDestroy(comm));
     int n = 0;

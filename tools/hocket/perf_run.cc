@@ -39,7 +39,8 @@ class Buffer {
   Buffer(uint64_t bytes, hktComm_t comm, bool registered) : bytes_(std::max<uint64_t>(bytes, 1)), comm_(comm) {
     if (registered) {
       if (hktMemAlloc(&data_, bytes_) != hktSuccess) data_ = nullptr;
-      if (data_ != nullptr) check(hktCommRegister(comm_, data_, bytes_, &registration_));
+      // Without memory it takes part nevertheless: all ranks make the same calls until all know.
+      check(hktCommRegister(comm_, data_, data_ != nullptr ? bytes_ : 0, &registration_));
       return;
     }
     void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -47,7 +48,7 @@ class Buffer {
   }
   ~Buffer() {
     if (registration_ != nullptr) {
-      // A communicator that has failed keeps it; the process ends soon.
+      // Collective, as it is reached on all ranks or with a communicator that has failed.
       if (hktCommDeregister(comm_, registration_) == hktSuccess) (void)hktMemFree(data_);
     } else if (data_ != nullptr) {
       munmap(data_, bytes_);
