@@ -234,8 +234,7 @@ struct Victim {
 
 [[noreturn]] void rank_main(const MeetingPlace& place, int rank, const Victim& victim, int out,
                             const std::function<void(hktComm_t, Verdict&)>& work) {
-  alarm(20);                     // whatever happens, no process is left
-  unsetenv("HOCKET_TEST_FULL");  // no variable of Hocket's: it would warn
+  alarm(20);  // whatever happens, no process is left
   Verdict verdict(victim.rank);
   hktConfig_t config = HKT_CONFIG_INITIALIZER;
   hktComm_t comm = nullptr;
@@ -251,12 +250,12 @@ struct Victim {
   _exit(0);
 }
 
-// Files of segments in /dev/shm.
+// Files of segments in /dev/shm. Directories there are of other programs, which stay for minutes.
 std::set<std::string> segments() {
   std::set<std::string> names;
   if (DIR* d = opendir("/dev/shm")) {
     while (const dirent* e = readdir(d))
-      if (std::strncmp(e->d_name, "hocket", 6) == 0) names.insert(e->d_name);
+      if (e->d_type != DT_DIR && std::strncmp(e->d_name, "hocket", 6) == 0) names.insert(e->d_name);
     closedir(d);
   }
   return names;

@@ -68,6 +68,19 @@ TEST(TcpFaults, ReachARankThatComesWhenThoseWhoKnowHaveLeft) {
   comes_late(3, 2);
 }
 
+// A rank leaves in the middle of a handshake: connected as the other side sees it, not yet as it sees it itself.
+TEST(TcpFaults, ReachARankWhoseConnectionWasNotYetOneHere) {
+  TcpRanks ranks = make_tcp_ranks(2);
+  ASSERT_EQ(ranks.size(), 2u);
+  (void)recv_end(*ranks[1], 0);
+  while (ranks[1]->progress(), ranks[1]->connected() == 0) ranks[0]->progress();
+  ASSERT_EQ(ranks[0]->connected(), 0u);
+  ranks[0]->raise(Fault{hktAborted, 0, 0, "aborted"});
+  ranks[0].reset();
+  while (ranks[1]->connected() != 0) ranks[1]->progress();  // fault() would look at the port first
+  EXPECT_EQ(text_of(*ranks[1]), "aborted");
+}
+
 // Of those that are not connected: all, at once, whatever they wait for.
 TEST(TcpFaults, ReachRanksThatAreNotConnected) {
   TcpRanks ranks = make_tcp_ranks(70);

@@ -372,6 +372,9 @@ void TcpTransport::lose(Peer& p) {
   p.fd.reset();
   *std::find(up_.begin(), up_.end(), &p) = up_.back();
   up_.pop_back();
+  // A rank that leaves in the middle of a handshake, before this connection is one to it, has told of the fault at the
+  // port, as it tells all that it is not connected with.
+  if (!p.goodbye && !fault_) connect();
   if (!p.goodbye)
     blame(p.rank, hktRemoteError,
           format("the connection to rank %d (%s) is lost (%s): it has probably died", p.rank, p.address.c_str(),
