@@ -89,6 +89,9 @@ class Handshake {
 Result<std::string> seal(const Secret& secret, std::string_view content);
 constexpr size_t kSealSize = 40;  // bytes in front of what is sealed
 
+// So many refusals of a listener are warnings, the rest is for who asks: a stranger must not fill the log.
+constexpr int kRefusalsToldOf = 8;
+
 // For a process that has no secret. Do these bytes, which someone began with, come from one that has one?
 bool is_of_secret(std::string_view bytes);
 // What to answer to that.

@@ -240,7 +240,11 @@ class Loop {
 
   // The job goes on without it; if it is missed, this is said.
   void refuse(Connection& c, const std::string& why) {
-    HKT_WARN(init, LogId{}, "rendezvous: refused a connection: %s", why.c_str());
+    if (refusals_++ < kRefusalsToldOf) {
+      HKT_WARN(init, LogId{}, "rendezvous: refused a connection: %s", why.c_str());
+    } else {
+      HKT_INFO(init, LogId{}, "rendezvous: refused a connection: %s", why.c_str());
+    }
     note_ = "refused: " + why;
     c.proof.reset();
     c.state = Connection::State::refused;  // until it has read what it was told
@@ -541,6 +545,7 @@ class Loop {
   size_t members_ = 0;    // here now
   size_t joined_ = 0;     // ever
   SeenProofs seen_;
+  int refusals_ = 0;
   std::string note_;  // who was refused last
   std::optional<Error> failure_;
   std::set<uint32_t> told_;  // ranks that know of the failure

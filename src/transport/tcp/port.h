@@ -92,8 +92,9 @@ class Port {
   Step read(Stray& s, uint64_t nonce) HKT_REQUIRES(mutex_);
   // prove.cc
   void ask_for_proof(Stray& s) HKT_REQUIRES(mutex_);
-  bool prove(Stray& s, Step* step) const;
-  bool tell_of_secret(const Stray& s) const;
+  bool prove(Stray& s, Step* step) HKT_REQUIRES(mutex_);
+  void tell_of_refusal(const std::string& why) HKT_REQUIRES(mutex_);
+  bool tell_of_secret(const Stray& s) HKT_REQUIRES(mutex_);
   void drop(const Stray& s, const char* why) const;
 
   const Config config_;
@@ -102,6 +103,7 @@ class Port {
   std::vector<Address> addresses_;  // of the listeners
   Mutex mutex_;
   SeenProofs seen_ HKT_GUARDED_BY(mutex_);
+  int refusals_ HKT_GUARDED_BY(mutex_) = 0;
   std::vector<Stray> strays_ HKT_GUARDED_BY(mutex_);
   std::map<uint64_t, Door> doors_ HKT_GUARDED_BY(mutex_);  // by nonce
 };

@@ -21,7 +21,7 @@ void Port::ask_for_proof(Stray& s) {
 }
 
 // True once its hello may be read; until then `step` says what becomes of it.
-bool Port::prove(Stray& s, Step* step) const {
+bool Port::prove(Stray& s, Step* step) {
   if (!s.proof) return true;
   const size_t before = s.proof->expects();
   const Result<bool> proven = s.proof->advance(s.fd.get());
@@ -29,7 +29,7 @@ bool Port::prove(Stray& s, Step* step) const {
   if (s.proof->expects() != before) s.since = now_ns();
   if (!proven) {
     if (proven.error().code == hktInvalidUsage)
-      HKT_WARN(net, config_.log, "refused a connection: %s", proven.error().text.c_str());
+      tell_of_refusal(proven.error().text);
     else
       drop(s, proven.error().text.c_str());
     *step = Step::gone;
@@ -56,14 +56,22 @@ bool Port::prove(Stray& s, Step* step) const {
   return true;
 }
 
+void Port::tell_of_refusal(const std::string& why) {
+  if (refusals_ < kRefusalsToldOf) {
+    ++refusals_;
+    HKT_WARN(net, config_.log, "refused a connection: %s", why.c_str());
+  } else {
+    HKT_INFO(net, config_.log, "refused a connection: %s", why.c_str());
+  }
+}
+
 // In a job without a secret: somebody with one gets to know that.
-bool Port::tell_of_secret(const Stray& s) const {
+bool Port::tell_of_secret(const Stray& s) {
   const std::string_view said(reinterpret_cast<const char*>(s.bytes.data()), s.got);
   if (s.proof || !is_of_secret(said)) return false;
   const std::string answer = no_secret_here();
   (void)send_some(s.fd.get(), answer.data(), answer.size()).ok();
-  HKT_WARN(net, config_.log, "refused a connection: the process at %s has a job secret, and this process has none",
-           s.peer.text().c_str());
+  tell_of_refusal("the process at " + s.peer.text() + " has a job secret, and this process has none");
   return true;
 }
 
