@@ -89,7 +89,7 @@ class Job {
 
 struct Rank {
   std::string error;
-  int64_t up_ns = 0;
+  int64_t up_ns = 0;  // or failed
   Store::Traffic traffic;
 };
 
@@ -127,14 +127,19 @@ Round run(const Options& o, const Job& job, int nranks) {
       Rank& rank = ranks[static_cast<size_t>(r)];
       if (Status s = come(job.of(r), o, all_up, rank); !s.ok()) {
         rank.error = s.error().text;
+        rank.up_ns = now_ns();
         all_up.count_down();
       }
     });
   }
   for (std::thread& t : threads) t.join();
   Round out;
+  int64_t failed_ns = INT64_MAX;
   for (const Rank& rank : ranks) {
-    if (out.error.empty()) out.error = rank.error;
+    if (!rank.error.empty() && rank.up_ns < failed_ns) {
+      failed_ns = rank.up_ns;
+      out.error = rank.error;  // of the first that failed: the others tell of the consequences
+    }
     out.seconds = std::max(out.seconds, static_cast<double>(rank.up_ns - start) / 1e9);
     out.total.requests += rank.traffic.requests;
     out.total.sent += rank.traffic.sent;
