@@ -2,6 +2,8 @@
 // (tcp_server.cc); only its thread touches them.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -59,5 +61,14 @@ struct Key {
   std::string value;
   std::vector<Connection*> waiters;
 };
+
+// Ends it for the other side even if a child process holds a copy of the descriptor, as after a fork without exec; then
+// epoll would report it on, too.
+inline void end_connection(int epoll, Fd& fd) {
+  if (!fd) return;
+  epoll_ctl(epoll, EPOLL_CTL_DEL, fd.get(), nullptr);
+  shutdown(fd.get(), SHUT_RDWR);
+  fd.reset();
+}
 
 }  // namespace hocket::tcp_server

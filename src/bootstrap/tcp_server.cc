@@ -27,6 +27,7 @@ namespace {
 using tcp_protocol::frame;
 using tcp_protocol::Op;
 using tcp_server::Connection;
+using tcp_server::end_connection;
 using tcp_server::Key;
 using tcp_server::Series;
 
@@ -36,15 +37,6 @@ constexpr size_t kMaxStored = size_t{512} << 20;
 // A unique id is good for one job, so whoever comes late with one belongs to the job that failed and shall hear of it.
 // At a tcp:// place the next start of the job may come soon.
 constexpr int kIdLingerMs = 60'000;
-
-// Ends it for the other side even if a child process holds a copy of the descriptor, as after a fork without exec; then
-// epoll would report it on, too.
-void end_connection(int epoll, Fd& fd) {
-  if (!fd) return;
-  epoll_ctl(epoll, EPOLL_CTL_DEL, fd.get(), nullptr);
-  shutdown(fd.get(), SHUT_RDWR);
-  fd.reset();
-}
 
 // The thread's whole state; only the thread touches it.
 class Loop {
