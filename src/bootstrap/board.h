@@ -38,9 +38,14 @@ class Board {
 
 // Each is connected when it comes back. `me` is for keys and messages.
 Result<std::unique_ptr<Board>> open_torch_board(const TorchPlace& place, const Identity& me, Deadline deadline);
+// The same on a connection that stands.
+Result<std::unique_ptr<Board>> greet_torch_board(Fd fd, const TorchPlace& place, const Identity& me, Deadline deadline);
 Result<std::unique_ptr<Board>> open_pmi_board(const PmiPlace& place, const Identity& me, Deadline deadline);
 Result<std::unique_ptr<Board>> open_pmix_board(const Identity& me, Deadline deadline);
 Result<std::unique_ptr<Board>> open_horovod_board(const HorovodPlace& place, const Identity& me, Deadline deadline);
+
+// For tests: as if this process had not used its session of PMI.
+void forget_pmi_session();
 
 // A connection to a server that a launcher promises: tries all addresses of `where`, again until the deadline. `what`
 // is for messages: "torchrun's store".

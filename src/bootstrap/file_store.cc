@@ -77,6 +77,8 @@ class FileStore final : public Store {
   bool is_current() const;
   Status initialise();
   Result<Guard> lock(Deadline deadline);
+  // How long to sleep between looks, at most: hundreds of ranks that look all the time leave no time to write.
+  int pause_us(int few) const { return std::max(few, nranks_ * 20); }
   bool set_lock(short type, off_t byte);
   bool anybody_alive(off_t from, off_t count);
   bool dead(int rank) { return left_.count(rank) == 0 && rank != rank_ && !anybody_alive(kRankBytes + rank, 1); }
@@ -127,7 +129,7 @@ bool FileStore::anybody_alive(off_t from, off_t count) {
 
 // Not F_OFD_SETLKW: it knows no deadline, and the holder may be a stopped process.
 Result<FileStore::Guard> FileStore::lock(Deadline deadline) {
-  for (int us = 50;; us = std::min(us * 2, 2000)) {
+  for (int us = 50;; us = std::min(us * 2, pause_us(2000))) {
     if (set_lock(F_WRLCK, kMutexByte)) return Guard(this);
     if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
       return sys_error("cannot lock rendezvous file %s (its file system must support fcntl locks)",
@@ -388,23 +390,27 @@ Status FileStore::put(std::string_view key, std::string_view value) {
 }
 
 Result<Store::Found> FileStore::get(const std::vector<std::string>& keys, Deadline deadline) {
-  constexpr int64_t kLookNs = 200'000'000;
-  int64_t look = now_ns() + kLookNs;
-  for (int us = 200;; us = std::min(us * 2, 5000)) {
+  const int64_t look_ns = std::max(int64_t{200'000'000}, nranks_ * int64_t{1'000'000});
+  int64_t look = now_ns() + look_ns;
+  size_t here = 0;  // so many of the keys, from the first on; they stay
+  for (int us = 200;; us = std::min(us * 2, pause_us(5000))) {
     HKT_TRY(refresh());
     if (failure_) return *failure_;
+    while (here < keys.size() && values_.count(keys[here]) != 0) ++here;
     Found out;
-    for (size_t i = 0; i < keys.size(); ++i) {
-      if (values_.count(keys[i]) == 0) out.missing.push_back(static_cast<int>(i));
-    }
-    if (out.missing.empty()) {
+    if (here == keys.size()) {
       for (const std::string& key : keys) out.values.push_back(values_[key]);
       return out;
     }
-    if (deadline.passed()) return out;
+    if (deadline.passed()) {
+      for (size_t i = here; i < keys.size(); ++i) {
+        if (values_.count(keys[i]) == 0) out.missing.push_back(static_cast<int>(i));
+      }
+      return out;
+    }
     if (now_ns() >= look) {
       HKT_TRY(look_around());
-      look = now_ns() + kLookNs;
+      look = now_ns() + look_ns;
       continue;
     }
     std::this_thread::sleep_for(std::chrono::microseconds(us));

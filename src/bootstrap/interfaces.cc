@@ -113,6 +113,13 @@ Result<std::vector<Interface>> usable_interfaces() {
   return none_left(rule.c_str(), all);
 }
 
+std::string remark(const Interface& interface) {
+  if (interface.address.is_loopback()) return "loopback";
+  if (is_link_local(interface.address)) return "link-local";
+  if (!interface.carrier) return "no carrier";
+  return is_bridge(interface.name) ? "a bridge of containers or virtual machines" : "";
+}
+
 std::vector<Net> networks(const std::vector<Interface>& interfaces) {
   std::vector<Net> out;
   for (const Interface& i : interfaces) out.push_back({i.address, i.prefix});

@@ -24,6 +24,9 @@ struct Interface {
 // with the interfaces there are.
 Result<std::vector<Interface>> usable_interfaces();
 
+// What is special about an address, for people: why it is left out or comes last. "" if nothing is.
+std::string remark(const Interface& interface);
+
 // The same as networks, for ways_to().
 std::vector<Net> networks(const std::vector<Interface>& interfaces);
 // Whether connections may come from addresses of usable_interfaces() alone, because somebody chose them.

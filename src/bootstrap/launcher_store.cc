@@ -82,7 +82,7 @@ Result<std::unique_ptr<Store>> host_again(const Contact& contact, const TcpMembe
   return host_tcp_store(std::move(listeners), member, deadline);
 }
 
-Result<std::unique_ptr<Store>> meet_by_board(Identity& me, Deadline deadline) {
+Result<std::unique_ptr<Store>> meet_by_board(Identity& me, const SharedSecret& secret, Deadline deadline) {
   // One rank needs nobody.
   if (me.nranks == 1) {
     HKT_TRY(check_rank(me.rank, me.nranks));
@@ -90,7 +90,7 @@ Result<std::unique_ptr<Store>> meet_by_board(Identity& me, Deadline deadline) {
   }
   HKT_ASSIGN(const std::unique_ptr<Board> board, open_board(me, deadline));
   HKT_TRY(take_seat(me, board->seat()));
-  TcpMember member{me.rank, me.nranks, 0, "rank 0, as " + me.launcher + " knows it,"};
+  TcpMember member{me.rank, me.nranks, 0, "rank 0, as " + me.launcher + " knows it,", secret};
   if (const auto earlier = board->earlier()) {
     HKT_ASSIGN(Contact contact, from_hex(*earlier));
     member.nonce = contact.nonce += me.bring_up;
@@ -195,11 +195,16 @@ std::string names(const std::vector<std::string>& hosts) {
   return hosts.size() > 8 ? out + ", ..." : out;
 }
 
-Result<std::unique_ptr<Store>> meet_by_search(const SearchPlace& place, const Identity& me, Deadline deadline) {
+Result<std::unique_ptr<Store>> meet_by_search(const SearchPlace& place, const Identity& me, const SharedSecret& secret,
+                                              Deadline deadline) {
   HKT_TRY(check_rank(me.rank, me.nranks));
-  const TcpMember member{me.rank, me.nranks, place.nonce + me.bring_up,
+  const TcpMember member{me.rank,
+                         me.nranks,
+                         place.nonce + me.bring_up,
                          format("rank 0 of %s, looked for on %s at the ports %u to %u,", place.job.c_str(),
-                                names(place.hosts).c_str(), place.ports.front(), place.ports.back())};
+                                names(place.hosts).c_str(), place.ports.front(), place.ports.back()),
+                         secret,
+                         true};
   if (me.rank == 0) {
     return me.nranks == 1 ? host_tcp_store(std::vector<Fd>(), member, deadline) : host_search(place, member, deadline);
   }
@@ -235,9 +240,9 @@ Result<Fd> connect_to_server(const HostPort& where, const char* what, Deadline d
                where.host.c_str(), where.port, last.text.c_str());
 }
 
-Result<std::unique_ptr<Store>> open_launcher_store(Identity& me, Deadline deadline) {
-  if (const auto* search = std::get_if<SearchPlace>(&me.place)) return meet_by_search(*search, me, deadline);
-  return meet_by_board(me, deadline);
+Result<std::unique_ptr<Store>> open_launcher_store(Identity& me, const SharedSecret& secret, Deadline deadline) {
+  if (const auto* search = std::get_if<SearchPlace>(&me.place)) return meet_by_search(*search, me, secret, deadline);
+  return meet_by_board(me, secret, deadline);
 }
 
 }  // namespace hocket

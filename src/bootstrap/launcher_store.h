@@ -4,12 +4,13 @@
 
 #include <memory>
 
+#include "base/secret.h"
 #include "bootstrap/identity.h"
 #include "bootstrap/store.h"
 
 namespace hocket {
 
 // `me.place` says how; rank and size that only the launcher's server knows are filled in.
-Result<std::unique_ptr<Store>> open_launcher_store(Identity& me, Deadline deadline);
+Result<std::unique_ptr<Store>> open_launcher_store(Identity& me, const SharedSecret& secret, Deadline deadline);
 
 }  // namespace hocket

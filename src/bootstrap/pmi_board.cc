@@ -185,6 +185,12 @@ Result<int> number_in(const std::string& line, const char* name) {
 
 }  // namespace
 
+void forget_pmi_session() {
+  Session& s = session();
+  const MutexLock lock(s.mutex);
+  s.used = false;
+}
+
 Result<std::unique_ptr<Board>> open_pmi_board(const PmiPlace& place, const Identity& me, Deadline deadline) {
   {
     Session& s = session();

@@ -17,19 +17,21 @@
 namespace hocket {
 namespace {
 
-constexpr const char* kJob = "job";
+constexpr const char* kJob = "job";    // job/0: what rank 0 says of its job
+constexpr const char* kCard = "card";  // card/r: who rank r is
+constexpr const char* kMet = "met/0";  // rank 0 has compared the cards of all
 constexpr int kFarewellMs = 5000;
 
-std::string card_key(int rank) { return "card/" + std::to_string(rank); }
-
-std::vector<std::string> all_cards(int nranks) {
-  std::vector<std::string> keys;
-  for (int r = 0; r < nranks; ++r) keys.push_back(card_key(r));
-  return keys;
-}
+std::string card_key(int rank) { return Store::Series{kCard}.key(rank); }
+std::vector<std::string> all_cards(int nranks) { return Store::Series{kCard, nranks}.keys(); }
 
 std::string version_text(uint32_t version) {
   return format("%u.%u.%u", version / 10000, version / 100 % 100, version % 100);
+}
+
+Result<SharedSecret> secret_of(const RendezvousOptions& options) {
+  if (options.secret) return SharedSecret(*options.secret);
+  return Secret::from_environment();
 }
 
 std::string seconds(int64_t ns) { return format("%.3g s", static_cast<double>(ns) / 1e9); }
@@ -46,7 +48,12 @@ struct Rendezvous::Card {
   uint64_t token = 0;  // random: tells two processes with one rank apart
   uint64_t table = 0;  // digest of its rank table; 0: none
   std::string host;    // its name, for messages
+  std::string proof;   // that it knows the secret of the job, for stores without a server that asks; "" without one
 
+  // What is proven.
+  std::string claim() const {
+    return wire::Writer().raw("hocket rank").u32(static_cast<uint32_t>(rank)).u64(token).take();
+  }
   std::string pack() const {
     return wire::Writer()
         .u32(version)
@@ -56,6 +63,7 @@ struct Rendezvous::Card {
         .u64(token)
         .u64(table)
         .bytes(host)
+        .bytes(proof)
         .take();
   }
   bool unpack(const std::string& bytes, uint32_t expected_version) {
@@ -68,12 +76,13 @@ struct Rendezvous::Card {
     token = in.u64();
     table = in.u64();
     host = one_line(in.bytes(), 64);
+    proof = in.bytes();
     return in.done();
   }
 };
 
-Rendezvous::Rendezvous(int nranks, int rank, Deadline deadline)
-    : rank_(rank), nranks_(nranks), start_ns_(now_ns()), deadline_(deadline) {}
+Rendezvous::Rendezvous(int nranks, int rank, SharedSecret secret, Deadline deadline)
+    : rank_(rank), nranks_(nranks), start_ns_(now_ns()), deadline_(deadline), secret_(std::move(secret)) {}
 
 Rendezvous::~Rendezvous() {
   if (store_ != nullptr) fail(error(hktRemoteError, "rank %d of %d gave up during bring-up", rank_, nranks_));
@@ -81,11 +90,12 @@ Rendezvous::~Rendezvous() {
 
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const Identity& me, Deadline deadline,
                                                      const RendezvousOptions& options) {
+  HKT_ASSIGN(const SharedSecret secret, secret_of(options));
   if (me.url.empty()) {
     Identity known = me;  // with what only the launcher knows
-    HKT_ASSIGN(std::unique_ptr<Store> store, open_launcher_store(known, deadline));
+    HKT_ASSIGN(std::unique_ptr<Store> store, open_launcher_store(known, secret, deadline));
     return open_with([&]() { return Result<std::unique_ptr<Store>>(std::move(store)); },
-                     std::unique_ptr<Rendezvous>(new Rendezvous(known.nranks, known.rank, deadline)),
+                     std::unique_ptr<Rendezvous>(new Rendezvous(known.nranks, known.rank, secret, deadline)),
                      {options.version});
   }
   HKT_TRY(check_rank(me.rank, me.nranks));
@@ -102,13 +112,13 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const Identity& me, Deadlin
     }
     HKT_ASSIGN(const HostPort where, parse_host_port(url.substr(6)));
     const std::string note = me.note.empty() ? "" : " (" + me.note + ")";
-    const TcpMember member{me.rank, me.nranks, 0, "rank 0 at " + me.url + note};
+    const TcpMember member{me.rank, me.nranks, 0, "rank 0 at " + me.url + note, secret, false, options.wire_version};
     if (me.rank != 0) return join_tcp_store(where, member, until);
     Result<std::unique_ptr<Store>> made = host_tcp_store(where, member, until);
     if (!made) made.error().text += note;
     return made;
   };
-  std::unique_ptr<Rendezvous> made(new Rendezvous(me.nranks, me.rank, deadline));
+  std::unique_ptr<Rendezvous> made(new Rendezvous(me.nranks, me.rank, secret, deadline));
   if (me.refusal) {
     Result<std::unique_ptr<Store>> store = open_store();
     if (store) {
@@ -123,18 +133,25 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const Identity& me, Deadlin
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const hktUniqueId& id, int nranks, int rank, Deadline deadline,
                                                      const RendezvousOptions& options) {
   HKT_TRY(check_rank(rank, nranks));
+  HKT_ASSIGN(const SharedSecret secret, secret_of(options));
   HKT_ASSIGN(const Contact content, read_unique_id(id));
-  const TcpMember member{rank, nranks, content.nonce,
-                         "the process that made the unique id (" + content.addresses.front().text() + ")"};
+  const TcpMember member{rank,
+                         nranks,
+                         content.nonce,
+                         "the process that made the unique id (" + content.addresses.front().text() + ")",
+                         secret,
+                         false,
+                         options.wire_version};
   return open_with([&]() { return join_tcp_store([&]() -> Result<Contact> { return content; }, member, deadline); },
-                   std::unique_ptr<Rendezvous>(new Rendezvous(nranks, rank, deadline)), {options.version});
+                   std::unique_ptr<Rendezvous>(new Rendezvous(nranks, rank, secret, deadline)), {options.version});
 }
 
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const hktStore_t& store, int nranks, int rank, Deadline deadline,
                                                      const RendezvousOptions& options) {
   HKT_TRY(check_rank(rank, nranks));
+  HKT_ASSIGN(const SharedSecret secret, secret_of(options));
   return open_with([&]() { return make_callback_store(store); },
-                   std::unique_ptr<Rendezvous>(new Rendezvous(nranks, rank, deadline)), {options.version});
+                   std::unique_ptr<Rendezvous>(new Rendezvous(nranks, rank, secret, deadline)), {options.version});
 }
 
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open_with(const OpenStore& open_store,
@@ -146,51 +163,87 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open_with(const OpenStore& open_
   return rendezvous;
 }
 
+// Rank 0 says what the job is and compares what all say of themselves; the others ask twice: what the job is, and
+// whether all belong to it. So this costs few bytes however many ranks there are.
 Status Rendezvous::meet(const Facts& facts) {
   const uint64_t digest = facts.table == nullptr ? 0 : facts.table->digest;
-  const Card mine{facts.version, rank_, nranks_, getpid(), random_nonce(), digest, host_name()};
-  Status put = store_->put(card_key(rank_), mine.pack());
-  if (!put.ok() && put.error().code == hktInvalidUsage) {
+  Card mine{facts.version, rank_, nranks_, getpid(), random_nonce(), digest, host_name(), ""};
+  if (secret_ != nullptr) {
+    HKT_ASSIGN(const Secret::Mac proof, secret_->mac(mine.claim()));
+    mine.proof.assign(proof.data(), proof.size());
+  }
+  Result<Store::Found> job = Store::Found();
+  if (rank_ == 0) {
+    nonce_ = random_nonce();
+    const std::string say = wire::Writer().u32(facts.version).u32(static_cast<uint32_t>(nranks_)).u64(nonce_).take();
+    Status put = store_->put(card_key(0), mine.pack());
+    if (put.ok()) put = store_->put(Store::Series{kJob}.key(0), say);
+    if (!put.ok()) job = std::move(put.error());
+  } else {
+    job = store_->exchange(card_key(rank_), mine.pack(), Store::Series{kJob}, deadline_);
+  }
+  if (!job && job.error().code == hktInvalidUsage) {
     // Either the key exists, because another process has this rank, or somebody has published an error.
     Result<Store::Found> other = store_->get({card_key(rank_)}, Deadline::in_ms(0));
     if (!other) return publish(std::move(other.error()));
-    if (other->values.empty()) return publish(std::move(put.error()));
-    return publish(duplicate(mine, other->values[0]));
+    if (!other->values.empty() && !is_mine(mine, other->values[0])) return publish(duplicate(mine, other->values[0]));
   }
-  if (!put.ok()) return publish(std::move(put.error()));
-  HKT_TRY(agree_on_job(facts.version));
-
-  Result<Store::Found> found = store_->get(all_cards(nranks_), deadline_);
-  if (!found) return publish(std::move(found.error()));
-  if (!found->missing.empty()) return publish(absent(found->missing, ""));
-  std::vector<Card> cards(static_cast<size_t>(nranks_));
-  for (int r = 0; r < nranks_; ++r) {
-    Card& card = cards[static_cast<size_t>(r)];
-    Status good = check_card(r, found->values[static_cast<size_t>(r)], mine, card);
-    if (!good.ok()) return publish(std::move(good.error()));
-  }
-  const auto odd = std::find_if(cards.begin(), cards.end(), [&](const Card& c) { return c.table != cards[0].table; });
-  if (odd == cards.end()) return {};
-  return publish(rank_table::explain_difference(*store_, {facts.table, rank_}, odd->rank, deadline_));
+  if (!job) return publish(std::move(job.error()));
+  if (rank_ != 0) HKT_TRY(agree_on_job(*job, facts.version));
+  HKT_ASSIGN(const int odd, rank_ == 0 ? check_cards(mine) : wait_for_check(mine));
+  if (odd < 0) return {};
+  return publish(rank_table::explain_difference(*store_, {facts.table, rank_}, odd, deadline_));
 }
 
-// Rank 0 says what the job is; the others compare, before they wait for ranks that may not exist.
-Status Rendezvous::agree_on_job(uint32_t version) {
-  if (rank_ == 0) {
-    nonce_ = random_nonce();
-    Status put = store_->put(kJob, wire::Writer().u32(version).u32(static_cast<uint32_t>(nranks_)).u64(nonce_).view());
-    if (!put.ok()) return publish(std::move(put.error()));
-    return {};
-  }
-  Result<Store::Found> found = store_->get({kJob}, deadline_);
+bool Rendezvous::is_mine(const Card& mine, const std::string& bytes) {
+  Card card;
+  return card.unpack(bytes, mine.version) && card.version == mine.version && card.token == mine.token;
+}
+
+// On rank 0. The first rank whose table is not rank 0's, -1 if there is none.
+Result<int> Rendezvous::check_cards(const Card& mine) {
+  Result<Store::Found> found = store_->get(all_cards(nranks_), deadline_);
   if (!found) return publish(std::move(found.error()));
-  if (!found->missing.empty()) {
-    // Rank 0 is missing, and perhaps others.
-    Result<Store::Found> others = store_->get(all_cards(nranks_), Deadline::in_ms(0));
-    if (!others) return publish(std::move(others.error()));
-    return publish(absent(others->missing.empty() ? std::vector<int>{0} : others->missing, ""));
+  if (!found->missing.empty()) return publish(absent(*found, ""));
+  int odd = -1;
+  for (int r = 0; r < nranks_; ++r) {
+    Card card;
+    Status good = check_card(r, found->values[static_cast<size_t>(r)], mine, card);
+    if (!good.ok()) return publish(std::move(good.error()));
+    if (odd < 0 && card.table != mine.table) odd = r;
   }
+  Status put = store_->put(kMet, wire::Writer().u32(static_cast<uint32_t>(odd + 1)).view());
+  if (!put.ok()) return publish(std::move(put.error()));
+  return odd;
+}
+
+// On all other ranks: what check_cards() has found.
+Result<int> Rendezvous::wait_for_check(const Card& mine) {
+  Result<Store::Found> found = store_->get({kMet, card_key(rank_)}, deadline_);
+  if (!found) return publish(std::move(found.error()));
+  if (!found->missing.empty()) return publish(who_is_absent());
+  // Some stores overwrite: then this process sees another one's card in its place.
+  if (!is_mine(mine, found->values[1])) return publish(duplicate(mine, found->values[1]));
   wire::Reader in(found->values[0]);
+  const uint32_t odd = in.u32();
+  if (!in.done() || odd > static_cast<uint32_t>(nranks_)) {
+    return publish(error(hktRemoteError, "what rank 0 says of the ranks does not parse"));
+  }
+  return static_cast<int>(odd) - 1;
+}
+
+// Rank 0 did not get on: it is missing, or waits for others that are.
+Error Rendezvous::who_is_absent() {
+  Result<Store::Found> others = store_->get(all_cards(nranks_), Deadline::in_ms(0));
+  if (!others) return std::move(others.error());
+  if (others->missing.empty()) others->missing.push_back(0);
+  return absent(*others, "");
+}
+
+// What rank 0 says of its job; compared before anybody waits for ranks that may not exist.
+Status Rendezvous::agree_on_job(const Store::Found& job, uint32_t version) {
+  if (!job.missing.empty()) return publish(who_is_absent());
+  wire::Reader in(job.values[0]);
   const uint32_t root_version = in.u32();
   if (in.ok() && root_version != version) {
     return publish(error(hktInvalidUsage,
@@ -224,8 +277,17 @@ Status Rendezvous::check_card(int rank, const std::string& bytes, const Card& mi
                  rank, card.host.c_str(), static_cast<long long>(card.pid), card.nranks, rank_, nranks_);
   }
   if (card.rank != rank) return error(hktRemoteError, "the card of rank %d is that of rank %d", rank, card.rank);
-  // Some stores overwrite: then this process sees another one's card in its place.
   if (rank == rank_ && card.token != mine.token) return duplicate(mine, bytes);
+  const auto secrets_differ = [&](const char* theirs, const char* ours) {
+    return error(
+        hktInvalidUsage,
+        "rank %d (host %s, process %lld) has %s, rank %d has %s: give all ranks the same HOCKET_SECRET, or the "
+        "same HOCKET_SECRET_FILE",
+        rank, card.host.c_str(), static_cast<long long>(card.pid), theirs, rank_, ours);
+  };
+  if (secret_ == nullptr) return card.proof.empty() ? Status() : secrets_differ("a job secret", "none");
+  if (card.proof.empty()) return secrets_differ("no job secret", "one");
+  if (!secret_->proves(card.proof, card.claim())) return secrets_differ("another job secret", "its own");
   return {};
 }
 
@@ -242,14 +304,16 @@ Error Rendezvous::duplicate(const Card& mine, const std::string& bytes) const {
       rank_, nranks_, who.c_str(), mine.host.c_str(), static_cast<long long>(mine.pid));
 }
 
-Error Rendezvous::absent(const std::vector<int>& ranks, std::string_view step) {
+Error Rendezvous::absent(const Store::Found& found, std::string_view step) {
+  const std::vector<int>& ranks = found.missing;
   const std::string limit = seconds(deadline_.span_ns());
   const char* many = ranks.size() > 1 ? "ranks" : "rank";
   if (step.empty()) {
+    const std::string note = found.note.empty() ? "" : " (" + found.note + ")";
     return error(hktTimeout,
-                 "%s %s of %d did not come within %s: look at how those processes were started and at their output, "
+                 "%s %s of %d did not come within %s%s: look at how those processes were started and at their output, "
                  "or raise HOCKET_INIT_TIMEOUT",
-                 many, number_list(ranks).c_str(), nranks_, limit.c_str());
+                 many, number_list(ranks).c_str(), nranks_, limit.c_str(), note.c_str());
   }
   return error(hktTimeout, "%s %s of %d did not get to the step %s of bring-up within %s", many,
                number_list(ranks).c_str(), nranks_, in_quotes(step).c_str(), limit.c_str());
@@ -262,14 +326,10 @@ Error Rendezvous::publish(Error error) {
 
 Result<std::vector<std::string>> Rendezvous::all_gather(std::string_view name, std::string_view mine) {
   if (store_ == nullptr) return error(hktInternalError, "all_gather after the rendezvous has ended");
-  const std::string prefix = std::string(name) + "/";
-  Status put = store_->put(prefix + std::to_string(rank_), mine);
-  if (!put.ok()) return publish(std::move(put.error()));
-  std::vector<std::string> keys;
-  for (int r = 0; r < nranks_; ++r) keys.push_back(prefix + std::to_string(r));
-  Result<Store::Found> found = store_->get(keys, deadline_);
+  const Store::Series series{std::string(name), nranks_};
+  Result<Store::Found> found = store_->exchange(series.key(rank_), mine, series, deadline_);
   if (!found) return publish(std::move(found.error()));
-  if (!found->missing.empty()) return publish(absent(found->missing, name));
+  if (!found->missing.empty()) return publish(absent(*found, name));
   return std::move(found->values);
 }
 
@@ -282,12 +342,14 @@ void Rendezvous::fail(const Error& error) {
   if (store_ == nullptr) return;
   store_->fail(error);
   (void)store_->leave(Deadline::in_ms(kLingerMs + 1000)).ok();
+  traffic_ = store_->traffic();
   store_.reset();
 }
 
 Status Rendezvous::leave() {
   if (store_ == nullptr) return error(hktInternalError, "leave after the rendezvous has ended");
   Status left = store_->leave(deadline_);
+  traffic_ = store_->traffic();
   store_.reset();
   return left;
 }

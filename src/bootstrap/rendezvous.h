@@ -9,21 +9,27 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/deadline.h"
 #include "base/result.h"
+#include "base/secret.h"
 #include "bootstrap/identity.h"
 #include "bootstrap/store.h"
+#include "bootstrap/tcp_protocol.h"
 #include "bootstrap/unique_id.h"
 #include "hocket/hocket.h"
 
 namespace hocket {
 
+// For tests: what a process says that it is.
 struct RendezvousOptions {
-  uint32_t version = HKT_VERSION_CODE;  // tests pretend to be another one
+  uint32_t version = HKT_VERSION_CODE;
+  uint16_t wire_version = tcp_protocol::kWireVersion;
+  std::optional<SharedSecret> secret = {};  // instead of that of the environment
 };
 
 class Rendezvous {
@@ -50,6 +56,11 @@ class Rendezvous {
   // Returns when every rank has called it with this name.
   Status barrier(std::string_view name);
 
+  // Of the job; null: it has none.
+  const SharedSecret& secret() const { return secret_; }
+  // What this rank has asked of the server, so far or in all.
+  Store::Traffic traffic() const { return store_ != nullptr ? store_->traffic() : traffic_; }
+
   // This rank cannot go on: every other rank returns `error`. Ends the rendezvous.
   void fail(const Error& error);
   // The last step of a bring-up that went well; after it the store is gone. On rank 0 of a tcp:// job it waits for the
@@ -58,7 +69,7 @@ class Rendezvous {
 
  private:
   struct Card;
-  Rendezvous(int nranks, int rank, Deadline deadline);
+  Rendezvous(int nranks, int rank, SharedSecret secret, Deadline deadline);
   using OpenStore = std::function<Result<std::unique_ptr<Store>>()>;
   struct Facts {  // what ranks tell one another when they meet
     uint32_t version = HKT_VERSION_CODE;
@@ -67,10 +78,14 @@ class Rendezvous {
   static Result<std::unique_ptr<Rendezvous>> open_with(const OpenStore& open_store,
                                                        std::unique_ptr<Rendezvous> rendezvous, const Facts& facts);
   Status meet(const Facts& facts);
-  Status agree_on_job(uint32_t version);
+  Result<int> check_cards(const Card& mine);
+  Result<int> wait_for_check(const Card& mine);
+  Error who_is_absent();
+  static bool is_mine(const Card& mine, const std::string& bytes);
+  Status agree_on_job(const Store::Found& job, uint32_t version);
   Status check_card(int rank, const std::string& bytes, const Card& mine, Card& card) const;
   Error duplicate(const Card& mine, const std::string& bytes) const;
-  Error absent(const std::vector<int>& ranks, std::string_view step);
+  Error absent(const Store::Found& found, std::string_view step);
   // Publishes and returns.
   Error publish(Error error);
 
@@ -79,7 +94,9 @@ class Rendezvous {
   const int64_t start_ns_;
   const Deadline deadline_;
   uint64_t nonce_ = 0;
+  SharedSecret secret_;
   std::unique_ptr<Store> store_;  // null once left
+  Store::Traffic traffic_;        // at the end
 };
 
 }  // namespace hocket

@@ -1,9 +1,12 @@
 #include "bootstrap/tcp_server.h"
 
 #include <poll.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
+#include <array>
 #include <list>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,13 +16,20 @@
 #include "base/start_thread.h"
 #include "base/text.h"
 #include "bootstrap/identity.h"
+#include "bootstrap/series.h"
+#include "bootstrap/tcp_connection.h"
 #include "bootstrap/tcp_protocol.h"
 #include "bootstrap/wire.h"
 
 namespace hocket {
 namespace {
 
+using tcp_protocol::frame;
 using tcp_protocol::Op;
+using tcp_server::Connection;
+using tcp_server::end_connection;
+using tcp_server::Key;
+using tcp_server::Series;
 
 // All values of a job together. A job that is larger fails with a text instead of eating the host's memory.
 constexpr size_t kMaxStored = size_t{512} << 20;
@@ -28,110 +38,89 @@ constexpr size_t kMaxStored = size_t{512} << 20;
 // At a tcp:// place the next start of the job may come soon.
 constexpr int kIdLingerMs = 60'000;
 
-struct Connection {
-  enum class State : uint8_t {
-    greeting,  // no valid hello yet
-    open,      // said hello; a member from its first request on
-    refused,   // gets its welcome and nothing else
-  };
-  Fd fd;
-  std::string peer;
-  State state = State::greeting;
-  uint32_t rank = 0;
-  bool member = false;
-  bool local = false;  // its other end is in this process
-  Deadline greeting = Deadline::never();
-  std::string in;
-  std::string out;
-  size_t sent = 0;
-  // A get that waits.
-  std::vector<std::string> keys;
-  size_t absent = 0;
-  Deadline timeout = Deadline::never();
-  bool waiting() const { return absent > 0; }
-};
-
-struct Key {
-  bool exists = false;
-  std::string value;
-  std::vector<Connection*> waiters;
-};
-
-// Ends it for the other side even if a child process holds a copy of the descriptor, as after a fork without exec.
-void end_connection(Fd& fd) {
-  if (fd) shutdown(fd.get(), SHUT_RDWR);
-  fd.reset();
-}
-
-std::string frame(Op op, std::string_view body) {
-  return wire::Writer().u32(static_cast<uint32_t>(body.size() + 1)).u8(static_cast<uint8_t>(op)).raw(body).take();
-}
-
 // The thread's whole state; only the thread touches it.
 class Loop {
  public:
-  Loop(std::vector<Fd> listeners, std::vector<Fd> members, TcpServer::Options options)
-      : listeners_(std::move(listeners)), options_(options), nranks_(options.nranks) {
-    for (Fd& fd : members) {
-      add(std::move(fd), "this process");
-      connections_.back().local = true;
-      ++locals_;
-    }
-  }
+  Loop(std::vector<Fd> listeners, std::vector<Fd> members, TcpServer::Options options, Fd epoll)
+      : epoll_(std::move(epoll)),
+        listeners_(std::move(listeners)),
+        newcomers_(std::move(members)),
+        options_(std::move(options)),
+        nranks_(options_.nranks) {}
 
   // Until the job is over, or the other end of `stop` is closed.
   void run(int stop) {
-    loop(stop);
+    for (Fd& fd : newcomers_) {
+      Connection& c = add(std::move(fd), "this process");
+      c.local = true;
+      c.proof.reset();
+      ++locals_;
+    }
+    watch(EPOLL_CTL_ADD, stop, EPOLLIN, &stop_mark_);
+    for (const Fd& listener : listeners_) watch(EPOLL_CTL_ADD, listener.get(), EPOLLIN, &listener_mark_);
+    loop();
     close_listeners();
     for (Connection& c : connections_) close(c);
   }
 
  private:
-  void loop(int stop) {
+  void loop() {
+    std::array<epoll_event, 128> events;
     while (!over()) {
-      std::vector<pollfd> polled = {{stop, POLLIN, 0}};
-      for (const Fd& listener : listeners_) polled.push_back({listener.get(), POLLIN, 0});
-      const size_t first = polled.size();
-      std::vector<Connection*> order;
-      for (Connection& c : connections_) {
-        const bool writing = c.sent < c.out.size();
-        polled.push_back({c.fd.get(), static_cast<short>(writing ? POLLOUT : POLLIN), 0});
-        order.push_back(&c);
+      const int n = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), alarm_ms());
+      if (n < 0 && errno != EINTR) return;
+      bool knocked = false;
+      for (int i = 0; i < n; ++i) {
+        void* const source = events[static_cast<size_t>(i)].data.ptr;
+        if (source == &stop_mark_) return;
+        if (source == &listener_mark_) {
+          knocked = true;
+        } else {
+          serve(*static_cast<Connection*>(source));
+        }
       }
-      if (poll(polled.data(), polled.size(), timeout_ms()) < 0 && errno != EINTR) return;
-      if (polled[0].revents != 0) return;
-      for (size_t i = 0; i < order.size(); ++i) {
-        if (polled[first + i].revents != 0) serve(*order[i]);
-      }
-      // Newcomers come last: accepting may drop a stranger that `order` points to.
-      for (size_t i = 1; i < first && !listeners_.empty(); ++i) {
-        if (polled[i].revents != 0) accept_some(polled[i].fd);
-      }
-      check_clock();
-      connections_.remove_if([](const Connection& c) { return !c.fd; });
+      // Newcomers come last: accepting may drop a stranger that an event points to.
+      for (size_t i = 0; knocked && i < listeners_.size(); ++i) accept_some(listeners_[i].get());
+      if (alarm_.passed()) check_clock();
+      if (std::exchange(closed_some_, false)) connections_.remove_if([](const Connection& c) { return !c.fd; });
     }
   }
+
+  // A connection that cannot be watched is dropped for being silent.
+  bool watch(int op, int fd, uint32_t events, void* source) {
+    epoll_event e{};
+    e.events = events;
+    e.data.ptr = source;
+    return epoll_ctl(epoll_.get(), op, fd, &e) == 0;
+  }
+
+  void arm(Connection& c) {
+    const uint32_t wanted = c.out != nullptr ? EPOLLOUT : EPOLLIN;
+    if (!c.fd || c.armed == wanted) return;
+    if (watch(c.armed == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, c.fd.get(), wanted, &c)) c.armed = wanted;
+  }
+
+  // check_clock() runs then, at the latest.
+  void remind(Deadline at) { alarm_ = earlier(alarm_, at); }
 
   bool over() const {
     if (joined_ == 0 || members_ > 0 || locals_ > 0) return false;
     return !failure_ || told_.size() >= largest_ || linger_.passed();
   }
 
-  int timeout_ms() const {
-    constexpr int kForever = 1'000'000'000;
-    int ms = failure_ && members_ == 0 && locals_ == 0 ? linger_.left_ms(kForever) : kForever;
-    for (const Connection& c : connections_) {
-      if (c.state != Connection::State::open) ms = std::min(ms, c.greeting.left_ms(kForever));
-      if (c.waiting()) ms = std::min(ms, c.timeout.left_ms(kForever));
-    }
-    return ms == kForever ? -1 : ms;
-  }
+  int alarm_ms() const { return alarm_.ns() == INT64_MAX ? -1 : alarm_.left_ms(); }
 
-  void add(Fd fd, std::string peer) {
+  Connection& add(Fd fd, std::string peer) {
     Connection& c = connections_.emplace_back();
     c.fd = std::move(fd);
     c.peer = std::move(peer);
+    if (options_.secret != nullptr) {
+      c.proof = Handshake::accepting(options_.secret, "the process at " + c.peer, tcp_protocol::kMagic, &seen_);
+    }
     c.greeting = Deadline::in_ms(options_.greeting_ms);
+    remind(c.greeting);
+    arm(c);
+    return c;
   }
 
   // Not too many at once: hellos that wait are read between, before their senders count as silent.
@@ -173,14 +162,15 @@ class Loop {
 
   void close(Connection& c) {
     stop_waiting(c);
-    end_connection(c.fd);
+    end_connection(epoll_.get(), c.fd);
+    closed_some_ = true;
     if (c.member) --members_;
     if (c.local) --locals_;
     c.member = c.local = false;
   }
 
   void close_listeners() {
-    for (Fd& listener : listeners_) end_connection(listener);
+    for (Fd& listener : listeners_) end_connection(epoll_.get(), listener);
     listeners_.clear();
   }
 
@@ -202,6 +192,7 @@ class Loop {
     failure_ = failure;
     const bool patience_is_over = failure.code == hktTimeout && options_.nonce == 0;
     linger_ = Deadline::in_ms(patience_is_over ? 0 : options_.nonce == 0 ? kLingerMs : kIdLingerMs);
+    remind(linger_);
     for (Connection& c : connections_) {
       if (!c.waiting()) continue;
       stop_waiting(c);
@@ -211,7 +202,19 @@ class Loop {
 
   void serve(Connection& c) {
     if (!c.fd) return;
-    if (c.sent < c.out.size()) return flush(c);
+    if (c.out != nullptr) {
+      if (Status sent = flush(c); !sent) lose(c, sent.error().text);
+      return;
+    }
+    if (c.proof) {
+      const Result<bool> proven = c.proof->advance(c.fd.get());
+      if (!proven) {
+        if (proven.error().code == hktInvalidUsage) return refuse(c, proven.error().text);
+        return drop(c, proven.error().text.c_str());
+      }
+      if (!proven.value()) return;
+      c.proof.reset();
+    }
     char block[65536];
     const bool greeting = c.state == Connection::State::greeting;
     // Of a stranger not a byte more than a hello is read.
@@ -223,11 +226,28 @@ class Loop {
     c.in.append(block, *n);
     if (greeting) return read_hello(c);
     // One request at a time: a reply that is not yet sent keeps the next one in the socket.
-    while (c.fd && !c.waiting() && c.sent == c.out.size() && read_request(c)) {
+    while (c.fd && !c.waiting() && c.out == nullptr && read_request(c)) {
     }
   }
 
+  // The job goes on without it; if it is missed, this is said.
+  void refuse(Connection& c, const std::string& why) {
+    if (refusals_++ < kRefusalsToldOf) {
+      HKT_WARN(init, LogId{}, "rendezvous: refused a connection: %s", why.c_str());
+    } else {
+      HKT_INFO(init, LogId{}, "rendezvous: refused a connection: %s", why.c_str());
+    }
+    note_ = "refused: " + why;
+    c.proof.reset();
+    c.state = Connection::State::refused;  // until it has read what it was told
+  }
+
   void read_hello(Connection& c) {
+    if (is_of_secret(c.in)) {
+      const std::string answer = no_secret_here();
+      (void)send_some(c.fd.get(), answer.data(), answer.size()).ok();
+      return refuse(c, "the process at " + c.peer + " has a job secret, and this process has none");
+    }
     const size_t known = std::min(c.in.size(), tcp_protocol::kMagic.size());
     if (std::string_view(c.in).substr(0, known) != tcp_protocol::kMagic.substr(0, known)) {
       return drop(c, "it does not speak Hocket's protocol");
@@ -241,17 +261,16 @@ class Loop {
     const uint32_t nranks = in.u32();
     const uint64_t nonce = in.u64();
     c.in.clear();
-    const bool same_version = version == tcp_protocol::kWireVersion;
+    const bool same_version = version == options_.wire_version;
     if (same_version && nonce != options_.nonce) return drop(c, "it belongs to another job");
     if (same_version && (nranks < 1 || nranks > static_cast<uint32_t>(kMaxRanks) || rank >= nranks)) {
       return drop(c, "its hello names an impossible rank");
     }
-    c.out = wire::Writer().raw(tcp_protocol::kMagic).u16(tcp_protocol::kWireVersion).u16(0).take();
     if (!same_version) {
       fail(error(hktInvalidUsage,
                  "a process at %s uses another version of Hocket (bring-up protocol %u, here %u): install the same "
                  "version for all ranks",
-                 c.peer.c_str(), version, tcp_protocol::kWireVersion));
+                 c.peer.c_str(), version, options_.wire_version));
       c.state = Connection::State::refused;
     } else {
       if (nranks_ == 0) nranks_ = nranks;
@@ -261,7 +280,8 @@ class Loop {
       c.rank = rank;
       c.state = Connection::State::open;
     }
-    flush(c);
+    send(c, std::make_shared<const std::string>(
+                wire::Writer().raw(tcp_protocol::kMagic).u16(options_.wire_version).u16(0).take()));
   }
 
   // Handles one complete request; false if there is none yet.
@@ -289,6 +309,9 @@ class Loop {
       case Op::get:
         get(c, in);
         return true;
+      case Op::exchange:
+        exchange(c, in);
+        return true;
       case Op::fail: {
         told_.insert(c.rank);
         fail(wire::unpack_error(in.raw(in.left())));
@@ -309,25 +332,85 @@ class Loop {
   void put(Connection& c, wire::Reader& in) {
     const std::string name(in.bytes());
     const std::string_view value = in.bytes();
-    if (!in.done() || name.size() > Store::kMaxKey || value.size() > Store::kMaxValue) {
-      return lose(c, "it sent a request that does not parse");
+    if (!in.done()) return lose(c, "it sent a request that does not parse");
+    if (store(c, name, value)) reply(c, Op::done, "");
+  }
+
+  // False: `c` has its reply.
+  bool store(Connection& c, const std::string& name, std::string_view value) {
+    if (name.size() > Store::kMaxKey || value.size() > Store::kMaxValue) {
+      lose(c, "it sent a request that does not parse");
+      return false;
     }
-    if (failure_) return reply_failed(c, *failure_);
+    if (failure_) {
+      reply_failed(c, *failure_);
+      return false;
+    }
     Key& key = keys_[name];
-    if (key.exists) return reply(c, Op::exists, "");
-    stored_ += name.size() + value.size();
+    if (key.exists) {
+      reply(c, Op::exists, "");
+      return false;
+    }
+    stored_ += sizeof(Key) + name.size() + value.size();
     if (stored_ > kMaxStored) {
       const Error full =
           error(hktInternalError, "the ranks stored more than %zu MiB during bring-up", kMaxStored >> 20);
       fail(full);
-      return reply_failed(c, full);
+      reply_failed(c, full);
+      return false;
     }
     key.exists = true;
     key.value = value;
-    reply(c, Op::done, "");
     for (Connection* waiter : std::exchange(key.waiters, {})) {
       if (--waiter->absent == 0) reply_values(*waiter);
     }
+    if (const auto series = series_.find(name.substr(0, name.rfind('/'))); series != series_.end()) {
+      count(series->second);
+    }
+    return true;
+  }
+
+  bool exists(const std::string& name) const {
+    const auto key = keys_.find(name);
+    return key != keys_.end() && key->second.exists;
+  }
+
+  // Counts what has come of a series, and replies to those that have waited for no more than that.
+  void count(Series& series) {
+    const size_t before = series.here;
+    while (exists(series.key(series.here))) ++series.here;
+    if (series.here == before || series.waiters.empty()) return;
+    std::vector<Connection*> waiters = std::exchange(series.waiters, {});
+    for (Connection* waiter : waiters) {
+      if (waiter->count > series.here) {
+        series.waiters.push_back(waiter);
+      } else {
+        waiter->series = nullptr;
+        reply_series(*waiter, series);
+      }
+    }
+  }
+
+  void exchange(Connection& c, wire::Reader& in) {
+    const std::string name(in.bytes());
+    const std::string_view value = in.bytes();
+    const uint32_t timeout = in.u32();
+    const std::string prefix(in.bytes());
+    const uint32_t wanted = in.u32();
+    if (!in.done() || prefix.size() > Store::kMaxKey || wanted < 1 || wanted > static_cast<uint32_t>(kMaxRanks)) {
+      return lose(c, "it sent a request that does not parse");
+    }
+    if (!store(c, name, value)) return;
+    Series& series = series_[prefix];
+    if (series.prefix.empty()) stored_ += sizeof(Series) + prefix.size();
+    series.prefix = prefix;
+    c.count = wanted;
+    count(series);
+    if (series.here >= wanted) return reply_series(c, series);
+    c.series = &series;
+    series.waiters.push_back(&c);
+    c.timeout = Deadline::in_ms(timeout);
+    remind(c.timeout);
   }
 
   void get(Connection& c, wire::Reader& in) {
@@ -342,17 +425,14 @@ class Loop {
     if (!in.done() || names.empty()) return lose(c, "it sent a request that does not parse");
     if (failure_) return reply_failed(c, *failure_);
     c.keys = std::move(names);
-    for (const std::string& name : c.keys) {
-      const auto key = keys_.find(name);
-      if (key != keys_.end() && key->second.exists) continue;
-      ++c.absent;
-    }
+    for (const std::string& name : c.keys) c.absent += exists(name) ? 0 : 1;
     if (c.absent == 0) return reply_values(c);
     if (timeout == 0) {
       c.absent = 0;
       return reply_missing(c);
     }
     c.timeout = Deadline::in_ms(timeout);
+    remind(c.timeout);
     for (const std::string& name : c.keys) {
       Key& key = keys_[name];
       if (!key.exists) key.waiters.push_back(&c);
@@ -360,7 +440,8 @@ class Loop {
   }
 
   void stop_waiting(Connection& c) {
-    if (!c.waiting()) return;
+    if (c.series != nullptr) std::erase(std::exchange(c.series, nullptr)->waiters, &c);
+    if (c.absent == 0) return;
     c.absent = 0;
     for (const std::string& name : c.keys) {
       const auto key = keys_.find(name);
@@ -377,11 +458,22 @@ class Loop {
     reply(c, Op::values, body.view());
   }
 
+  void reply_series(Connection& c, Series& series) {
+    if (series.packed != c.count) {
+      std::vector<std::string_view> values;
+      for (size_t i = 0; i < c.count; ++i) values.push_back(keys_[series.key(i)].value);
+      series.reply = std::make_shared<const std::string>(frame(Op::series, wire::pack_series(values)));
+      series.packed = c.count;
+    }
+    send(c, series.reply);
+  }
+
   void reply_missing(Connection& c) {
     wire::Writer body;
-    for (size_t i = 0; i < c.keys.size(); ++i) {
-      const auto key = keys_.find(c.keys[i]);
-      if (key == keys_.end() || !key->second.exists) body.u32(static_cast<uint32_t>(i));
+    body.bytes(note_);
+    const size_t count = c.series != nullptr ? c.count : c.keys.size();
+    for (size_t i = 0; i < count; ++i) {
+      if (!exists(c.series != nullptr ? c.series->key(i) : c.keys[i])) body.u32(static_cast<uint32_t>(i));
     }
     stop_waiting(c);
     reply(c, Op::missing, body.view());
@@ -393,57 +485,85 @@ class Loop {
   }
 
   void reply(Connection& c, Op op, std::string_view body) {
-    c.out = frame(op, body);
-    flush(c);
+    send(c, std::make_shared<const std::string>(frame(op, body)));
   }
 
-  void flush(Connection& c) {
-    while (c.sent < c.out.size()) {
-      Result<size_t> n = send_some(c.fd.get(), c.out.data() + c.sent, c.out.size() - c.sent);
-      // Whoever is replied to may be in the midst of a loop over connections; the next poll reports the loss.
-      if (!n || *n == 0) return;
+  void send(Connection& c, std::shared_ptr<const std::string> bytes) {
+    c.out = std::move(bytes);
+    c.sent = 0;
+    // Whoever is replied to may be in the midst of a loop over connections: epoll reports a loss to serve().
+    (void)flush(c).ok();
+  }
+
+  Status flush(Connection& c) {
+    while (c.sent < c.out->size()) {
+      Result<size_t> n = send_some(c.fd.get(), c.out->data() + c.sent, c.out->size() - c.sent);
+      if (!n || *n == 0) {
+        arm(c);
+        return n ? Status() : Status(std::move(n.error()));
+      }
       c.sent += *n;
     }
-    c.out.clear();
-    c.sent = 0;
+    c.out.reset();
+    arm(c);
+    return {};
   }
 
   void check_clock() {
+    alarm_ = Deadline::never();
+    if (failure_ && !linger_.passed()) remind(linger_);
     for (Connection& c : connections_) {
-      if (!c.fd) continue;
-      if (c.state != Connection::State::open && c.greeting.passed()) drop(c, "no hello came in time");
+      if (c.fd && c.state != Connection::State::open && c.greeting.passed()) drop(c, "no hello came in time");
       if (c.waiting() && c.timeout.passed()) reply_missing(c);
+      if (c.fd && c.state != Connection::State::open) remind(c.greeting);
+      if (c.waiting()) remind(c.timeout);
     }
   }
 
+  Fd epoll_;
+  char stop_mark_ = 0, listener_mark_ = 0;  // what epoll reports instead of a connection
   std::vector<Fd> listeners_;
+  std::vector<Fd> newcomers_;  // connections from this process, until run()
   TcpServer::Options options_;
   std::list<Connection> connections_;  // oldest first; addresses stay
+  bool closed_some_ = false;
+  Deadline alarm_ = Deadline::never();  // nothing is due before
   std::unordered_map<std::string, Key> keys_;
+  std::unordered_map<std::string, Series> series_;  // those that are waited for; addresses stay
   size_t stored_ = 0;
   uint32_t nranks_;       // if not given, as the first hello has it; the ranks themselves check that they agree
   uint32_t largest_ = 0;  // number of ranks that any hello had: so many may want to be told of an error
   size_t locals_ = 0;     // connections from this process
   size_t members_ = 0;    // here now
   size_t joined_ = 0;     // ever
+  SeenProofs seen_;
+  int refusals_ = 0;
+  std::string note_;  // who was refused last
   std::optional<Error> failure_;
   std::set<uint32_t> told_;  // ranks that know of the failure
   Deadline linger_ = Deadline::never();
 };
 
+Result<Fd> make_epoll() {
+  Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return descriptor_error("cannot make an epoll descriptor");
+  return epoll;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TcpServer>> TcpServer::start(std::vector<Fd> listeners, std::vector<Fd> members,
-                                                    Options options) {
+                                                    const Options& options) {
   Result<std::pair<Fd, Fd>> stop = socket_pair();
   if (!stop) return std::move(stop.error());
   Result<std::pair<Fd, Fd>> over = socket_pair();
   if (!over) return std::move(over.error());
+  HKT_ASSIGN(Fd epoll, make_epoll());
   // `over` is closed when the thread drops what it captured.
-  Result<std::thread> thread =
-      start_thread("the rendezvous thread",
-                   [loop = Loop(std::move(listeners), std::move(members), options), stopped = std::move(stop->second),
-                    closed_when_over = std::move(over->second)]() mutable { loop.run(stopped.get()); });
+  Result<std::thread> thread = start_thread(
+      "the rendezvous thread", [loop = Loop(std::move(listeners), std::move(members), options, std::move(epoll)),
+                                stopped = std::move(stop->second),
+                                closed_when_over = std::move(over->second)]() mutable { loop.run(stopped.get()); });
   if (!thread) return std::move(thread.error());
   std::unique_ptr<TcpServer> server(new TcpServer);
   server->stop_ = std::move(stop->first);
@@ -452,11 +572,12 @@ Result<std::unique_ptr<TcpServer>> TcpServer::start(std::vector<Fd> listeners, s
   return server;
 }
 
-Status TcpServer::start_detached(std::vector<Fd> listeners, Options options) {
+Status TcpServer::start_detached(std::vector<Fd> listeners, const Options& options) {
   Result<std::pair<Fd, Fd>> never = socket_pair();
   if (!never) return std::move(never.error());
+  HKT_ASSIGN(Fd epoll, make_epoll());
   Result<std::thread> thread =
-      start_thread("the rendezvous thread", [loop = Loop(std::move(listeners), {}, options),
+      start_thread("the rendezvous thread", [loop = Loop(std::move(listeners), {}, options, std::move(epoll)),
                                              stop = std::move(*never)]() mutable { loop.run(stop.second.get()); });
   if (!thread) return std::move(thread.error());
   thread->detach();

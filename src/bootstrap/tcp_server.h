@@ -1,4 +1,4 @@
-// The server of the TCP store: one thread with poll(), for the time of one bring-up.
+// The server of the TCP store: one thread with epoll, for the time of one bring-up.
 //
 // It holds the keys of one job and knows nothing of what they mean. Anybody may connect to its port: who does not send
 // a valid hello within Options::greeting_ms is dropped, about kMaxStrangers wait at a time (the oldest makes room),
@@ -13,7 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/secret.h"
 #include "base/socket.h"
+#include "bootstrap/tcp_protocol.h"
 
 namespace hocket {
 
@@ -23,13 +25,16 @@ class TcpServer {
     uint64_t nonce = 0;      // what a hello must carry
     uint32_t nranks = 0;     // 0: as the first hello has it
     int greeting_ms = 5000;  // time for a hello
+    uint16_t wire_version = tcp_protocol::kWireVersion;
+    SharedSecret secret = {};  // what all but members must prove to know; null: none
   };
   static constexpr size_t kMaxStrangers = 128;  // and some per rank
 
   // Serves `listeners` (which may be none) and `members`: sockets whose other end is a client of this process.
-  static Result<std::unique_ptr<TcpServer>> start(std::vector<Fd> listeners, std::vector<Fd> members, Options options);
+  static Result<std::unique_ptr<TcpServer>> start(std::vector<Fd> listeners, std::vector<Fd> members,
+                                                  const Options& options);
   // The same for nobody in particular: the thread ends with its job, or with the process.
-  static Status start_detached(std::vector<Fd> listeners, Options options);
+  static Status start_detached(std::vector<Fd> listeners, const Options& options);
 
   // Stops at once, whoever is still connected.
   ~TcpServer();

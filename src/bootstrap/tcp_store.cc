@@ -7,8 +7,10 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/proof.h"
 #include "base/text.h"
 #include "bootstrap/interfaces.h"
+#include "bootstrap/series.h"
 #include "bootstrap/tcp_protocol.h"
 #include "bootstrap/tcp_server.h"
 #include "bootstrap/wire.h"
@@ -16,6 +18,7 @@
 namespace hocket {
 namespace {
 
+using tcp_protocol::frame;
 using tcp_protocol::Op;
 
 constexpr int kGraceMs = 2000;  // a server that answers late to a timeout has this long
@@ -34,13 +37,10 @@ class TcpStore final : public Store {
       : fd_(std::move(fd)), me_(std::move(me)), deadline_(deadline), server_(std::move(server)) {}
 
   Status put(std::string_view key, std::string_view value) override {
-    if (key.size() > kMaxKey || value.size() > kMaxValue) {
-      return error(hktInternalError, "a value of %zu bytes under %s is too long for bring-up (at most %zu)",
-                   value.size(), in_quotes(key).c_str(), kMaxValue);
-    }
+    HKT_TRY(check_size(key, value));
     HKT_ASSIGN(Reply reply, call(Op::put, wire::Writer().bytes(key).bytes(value).view(), with_grace(deadline_)));
     if (reply.op == Op::done) return {};
-    if (reply.op == Op::exists) return error(hktInvalidUsage, "key %s exists already", in_quotes(key).c_str());
+    if (reply.op == Op::exists) return exists(key);
     return nonsense();
   }
 
@@ -55,15 +55,28 @@ class TcpStore final : public Store {
       while (in.ok() && in.left() > 0) out.values.emplace_back(in.bytes());
       if (in.done() && out.values.size() == keys.size()) return out;
     } else if (reply.op == Op::missing) {
-      while (in.ok() && in.left() > 0) {
-        const uint32_t index = in.u32();
-        if (index >= keys.size() || out.missing.size() > keys.size()) return nonsense();
-        out.missing.push_back(static_cast<int>(index));
-      }
-      if (in.done() && !out.missing.empty()) return out;
+      return missing(reply, keys.size());
     }
     return nonsense();
   }
+
+  Result<Found> exchange(std::string_view key, std::string_view value, const Series& wanted,
+                         Deadline deadline) override {
+    HKT_TRY(check_size(key, value));
+    const auto count = static_cast<size_t>(wanted.count);
+    wire::Writer body;
+    body.bytes(key).bytes(value).u32(static_cast<uint32_t>(deadline.left_ms()));
+    body.bytes(wanted.prefix).u32(static_cast<uint32_t>(count));
+    HKT_ASSIGN(Reply reply, call(Op::exchange, body.view(), with_grace(deadline)));
+    if (reply.op == Op::exists) return exists(key);
+    if (reply.op == Op::missing) return missing(reply, count);
+    if (reply.op != Op::series) return nonsense();
+    std::optional<std::vector<std::string>> values = wire::unpack_series(reply.body, count, kMaxReply);
+    if (!values) return nonsense();
+    return Found{std::move(*values), {}};
+  }
+
+  Traffic traffic() const override { return traffic_; }
 
   void fail(const Error& failure) override {
     // Nobody is left to be told if this fails.
@@ -74,6 +87,8 @@ class TcpStore final : public Store {
     if (fd_) {
       const std::string bye = frame(Op::bye, "");
       (void)send_all(fd_.get(), bye.data(), bye.size(), Deadline::in_ms(kGraceMs)).ok();
+      ++traffic_.requests;
+      traffic_.sent += bye.size();
       fd_.reset();
     }
     if (server_ == nullptr) return {};
@@ -89,8 +104,27 @@ class TcpStore final : public Store {
     std::string body;
   };
 
-  static std::string frame(Op op, std::string_view body) {
-    return wire::Writer().u32(static_cast<uint32_t>(body.size() + 1)).u8(static_cast<uint8_t>(op)).raw(body).take();
+  static Error exists(std::string_view key) {
+    return error(hktInvalidUsage, "key %s exists already", in_quotes(key).c_str());
+  }
+
+  static Status check_size(std::string_view key, std::string_view value) {
+    if (key.size() <= kMaxKey && value.size() <= kMaxValue) return {};
+    return error(hktInternalError, "a value of %zu bytes under %s is too long for bring-up (at most %zu)", value.size(),
+                 in_quotes(key).c_str(), kMaxValue);
+  }
+
+  Result<Found> missing(const Reply& reply, size_t count) {
+    Found out;
+    wire::Reader in(reply.body);
+    out.note = one_line(in.bytes(), 400);
+    while (in.ok() && in.left() > 0) {
+      const uint32_t index = in.u32();
+      if (index >= count || out.missing.size() > count) return nonsense();
+      out.missing.push_back(static_cast<int>(index));
+    }
+    if (!in.done() || out.missing.empty()) return nonsense();
+    return out;
   }
 
   Error nonsense() {
@@ -119,6 +153,8 @@ class TcpStore final : public Store {
   }
 
   Result<Reply> exchange(const std::string& request, Deadline deadline) {
+    ++traffic_.requests;
+    traffic_.sent += request.size();
     HKT_TRY(send_all(fd_.get(), request.data(), request.size(), deadline));
     char head[5];
     HKT_TRY(recv_all(fd_.get(), head, sizeof head, deadline));
@@ -133,19 +169,21 @@ class TcpStore final : public Store {
       reply.body.resize(have + part);
       HKT_TRY(recv_all(fd_.get(), reply.body.data() + have, part, deadline));
     }
+    traffic_.received += sizeof head + reply.body.size();
     return reply;
   }
 
   Fd fd_;
   TcpMember me_;
   Deadline deadline_;
+  Traffic traffic_{1, tcp_protocol::kHelloSize, tcp_protocol::kWelcomeSize};
   std::unique_ptr<TcpServer> server_;  // of rank 0
 };
 
 std::string hello_of(const TcpMember& me) {
   return wire::Writer()
       .raw(tcp_protocol::kMagic)
-      .u16(tcp_protocol::kWireVersion)
+      .u16(me.wire_version)
       .u16(0)
       .u32(static_cast<uint32_t>(me.rank))
       .u32(static_cast<uint32_t>(me.nranks))
@@ -155,15 +193,16 @@ std::string hello_of(const TcpMember& me) {
 
 // Is what the other side says the welcome of a rendezvous server of this job?
 Status check_welcome(std::string_view bytes, const Address& to, const TcpMember& me) {
+  if (std::optional<Error> refusal = refusal_in(bytes, me.server)) return *std::move(refusal);
   wire::Reader in(bytes);
   if (in.raw(tcp_protocol::kMagic.size()) != tcp_protocol::kMagic) {
     return error(hktRemoteError, "what listens at %s is not Hocket", to.text().c_str());
   }
-  if (const uint16_t version = in.u16(); version != tcp_protocol::kWireVersion) {
+  if (const uint16_t version = in.u16(); version != me.wire_version) {
     return error(hktInvalidUsage,
                  "%s uses another version of Hocket (bring-up protocol %u, here %u): install the same version for all "
                  "ranks",
-                 me.server.c_str(), version, tcp_protocol::kWireVersion);
+                 me.server.c_str(), version, me.wire_version);
   }
   return {};
 }
@@ -183,7 +222,7 @@ class Race {
     for (const Way& way : ways) {
       Result<Fd> fd = start_connect(way.to, way.from.valid() ? &way.from : nullptr);
       if (fd) {
-        attempts_.push_back({way.to, std::move(*fd), false, {}});
+        attempts_.push_back({way.to, std::move(*fd), false, {}, {}});
       } else {
         failed(std::move(fd.error()));
       }
@@ -198,7 +237,7 @@ class Race {
           return std::move(attempts_[i].fd);
         }
         if (won) continue;
-        if (won.error().code == hktInvalidUsage) return std::move(won.error());
+        if (won.error().code == hktInvalidUsage && !me_.searches) return std::move(won.error());
         failed(std::move(won.error()));
         attempts_.erase(attempts_.begin() + static_cast<std::ptrdiff_t>(i));
       }
@@ -217,7 +256,8 @@ class Race {
   struct Attempt {
     Address to;
     Fd fd;
-    bool connected = false;  // and hello said
+    bool connected = false;          // and hello said, or its proof begun
+    std::optional<Handshake> proof;  // before the hello
     std::string welcome;
   };
 
@@ -232,14 +272,22 @@ class Race {
     return {};
   }
 
+  // The first bytes of a connection always fit.
+  Status say_hello(const Attempt& a) { return send_all(a.fd.get(), hello_.data(), hello_.size(), round_); }
+
   // True once the server has greeted.
   Result<bool> advance(Attempt& a) {
     if (!a.connected) {
       HKT_TRY(finish_connect(a.fd.get(), a.to));
-      // The first bytes of a connection always fit.
-      HKT_TRY(send_all(a.fd.get(), hello_.data(), hello_.size(), round_));
       a.connected = true;
-      return false;
+      if (me_.secret != nullptr) a.proof = Handshake::connecting(me_.secret, me_.server);
+      if (!a.proof) HKT_TRY(say_hello(a));
+    }
+    if (a.proof) {
+      HKT_ASSIGN(const bool proven, a.proof->advance(a.fd.get()));
+      if (!proven) return false;
+      a.proof.reset();
+      HKT_TRY(say_hello(a));
     }
     char bytes[tcp_protocol::kWelcomeSize];
     const Result<size_t> got = recv_some(a.fd.get(), bytes, sizeof bytes - a.welcome.size());
@@ -255,7 +303,7 @@ class Race {
 
   void failed(Error&& why) {
     if (failures_.empty()) round_ = earlier(round_, Deadline::in_ms(patience_ms_));
-    last_ = why.code;
+    last_ = me_.searches ? hktRemoteError : why.code;  // another job's, perhaps
     if (failures_.size() < 400) failures_ += (failures_.empty() ? "" : "; ") + why.text;
   }
 
@@ -397,6 +445,8 @@ Result<std::unique_ptr<Store>> host_tcp_store(std::vector<Fd> listeners, const T
   TcpServer::Options options;
   options.nonce = me.nonce;
   options.nranks = static_cast<uint32_t>(me.nranks);
+  options.secret = me.secret;
+  options.wire_version = me.wire_version;
   HKT_ASSIGN(std::unique_ptr<TcpServer> server, TcpServer::start(std::move(listeners), std::move(members), options));
   const std::string hello = hello_of(me);
   HKT_TRY(send_all(pair->first.get(), hello.data(), hello.size(), deadline));
@@ -417,7 +467,11 @@ Result<std::unique_ptr<Store>> join_tcp_store(const HostPort& where, const TcpMe
 
 Result<std::unique_ptr<Store>> join_tcp_store(const ContactSource& source, const TcpMember& me, Deadline deadline) {
   HKT_ASSIGN(Fd fd, connect_until(source, me, deadline));
-  return std::unique_ptr<Store>(std::make_unique<TcpStore>(std::move(fd), me, deadline, nullptr));
+  return greeted_tcp_store(std::move(fd), me, deadline);
+}
+
+std::unique_ptr<Store> greeted_tcp_store(Fd fd, const TcpMember& me, Deadline deadline) {
+  return std::make_unique<TcpStore>(std::move(fd), me, deadline, nullptr);
 }
 
 }  // namespace hocket

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "base/secret.h"
 #include "base/socket.h"
 #include "bootstrap/store.h"
+#include "bootstrap/tcp_protocol.h"
 #include "bootstrap/unique_id.h"
 
 namespace hocket {
@@ -16,8 +18,12 @@ namespace hocket {
 struct TcpMember {
   int rank = 0;
   int nranks = 1;
-  uint64_t nonce = 0;  // of the unique id; 0 for a tcp:// URL
-  std::string server;  // the server in messages: "rank 0 at tcp://10.0.0.1:29500"
+  uint64_t nonce = 0;        // of the unique id; 0 for a tcp:// URL
+  std::string server;        // the server in messages: "rank 0 at tcp://10.0.0.1:29500"
+  SharedSecret secret = {};  // of the job; null: it has none
+  // Whoever listens where it looks may be of another job: to be refused there means to look on.
+  bool searches = false;
+  uint16_t wire_version = tcp_protocol::kWireVersion;  // tests pretend to have another one
 };
 
 // Rank 0 of a tcp:// job: starts the server and is its first member. It listens on those addresses of `where` that are
@@ -34,5 +40,8 @@ Result<std::unique_ptr<Store>> join_tcp_store(const HostPort& where, const TcpMe
 // The same with a source that is asked before each try. Its error hktRemoteError means "not yet".
 using ContactSource = std::function<Result<Contact>()>;
 Result<std::unique_ptr<Store>> join_tcp_store(const ContactSource& source, const TcpMember& me, Deadline deadline);
+
+// The same on a connection that stands, and on which both have greeted.
+std::unique_ptr<Store> greeted_tcp_store(Fd fd, const TcpMember& me, Deadline deadline);
 
 }  // namespace hocket

@@ -36,10 +36,12 @@ class TorchBoard final : public Board {
     const Status got = recv_all(fd_.get(), answer, sizeof answer, deadline);
     wire::Reader in(std::string_view(answer, sizeof answer));
     if (got.ok() && in.u32() == kNonce) return {};
-    return error(hktInvalidUsage,
-                 "what listens at MASTER_ADDR and MASTER_PORT does not answer as %s should%s%s: is "
-                 "TORCHELASTIC_USE_AGENT_STORE left over from another launch?",
-                 who_.c_str(), got.ok() ? "" : ": ", got.ok() ? "" : got.error().text.c_str());
+    return error(
+        hktInvalidUsage,
+        "what listens at MASTER_ADDR and MASTER_PORT does not answer as %s should%s%s: is "
+        "TORCHELASTIC_USE_AGENT_STORE left over from another launch, or does the store's host wait for DNS, which "
+        "it asks for the name of every client?",
+        who_.c_str(), got.ok() ? "" : ": ", got.ok() ? "" : got.error().text.c_str());
   }
 
   Status post(const std::string& notice, Deadline deadline) override {
@@ -101,6 +103,11 @@ class TorchBoard final : public Board {
 
 Result<std::unique_ptr<Board>> open_torch_board(const TorchPlace& place, const Identity& me, Deadline deadline) {
   HKT_ASSIGN(Fd fd, connect_to_server(place.store, "torchrun's store", deadline));
+  return greet_torch_board(std::move(fd), place, me, deadline);
+}
+
+Result<std::unique_ptr<Board>> greet_torch_board(Fd fd, const TorchPlace& place, const Identity& me,
+                                                 Deadline deadline) {
   auto board = std::make_unique<TorchBoard>(std::move(fd), place, me);
   HKT_TRY(board->greet(Deadline::in_ms(deadline.left_ms(kGreetingMs))));
   return std::unique_ptr<Board>(std::move(board));

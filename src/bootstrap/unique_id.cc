@@ -60,6 +60,7 @@ Status make_unique_id(hktUniqueId* id) {
   HKT_ASSIGN(OpenedId opened, open_unique_id());
   TcpServer::Options options;
   options.nonce = opened.nonce;
+  HKT_ASSIGN(options.secret, Secret::from_environment());
   HKT_TRY(TcpServer::start_detached(std::move(opened.listeners), options));
   *id = opened.id;
   return {};

@@ -25,6 +25,11 @@ class Writer {
   }
   // At most 4 GiB - 1 bytes: callers bound what they send far below.
   Writer& bytes(std::string_view bytes) { return u32(static_cast<uint32_t>(bytes.size())).raw(bytes); }
+  // In as few bytes as it needs, 7 bits a byte, the lowest first.
+  Writer& compact(uint32_t v) {
+    for (; v > 127; v >>= 7) u8(static_cast<uint8_t>(v | 128));
+    return u8(static_cast<uint8_t>(v));
+  }
   const std::string& view() const { return out_; }
   std::string take() { return std::move(out_); }
 
@@ -43,6 +48,19 @@ class Reader {
   uint16_t u16() { return static_cast<uint16_t>(number(2)); }
   uint32_t u32() { return static_cast<uint32_t>(number(4)); }
   uint64_t u64() { return number(8); }
+  uint32_t compact() {
+    uint64_t v = 0;
+    for (int shift = 0; shift < 35; shift += 7) {
+      const uint8_t part = u8();
+      v |= static_cast<uint64_t>(part & 127) << shift;
+      if (part < 128) {
+        ok_ = ok_ && v <= UINT32_MAX;
+        return ok_ ? static_cast<uint32_t>(v) : 0;
+      }
+    }
+    ok_ = false;
+    return 0;
+  }
   // A view into the input.
   std::string_view raw(size_t size) {
     if (!ok_ || size > in_.size()) {

@@ -82,6 +82,7 @@ class BringUp {
     parts_.rank = meet_.rank();
     parts_.nranks = meet_.nranks();
     parts_.nonce = meet_.nonce();
+    roster_.secret = meet_.secret();
     parts_.epoch = epoch_of(parts_.nonce);
     roster_.geometry = settings.geometry.value_or(geometry_for(parts_.nranks, Memory::shared));
     parts_.route.resize(static_cast<size_t>(parts_.nranks));

@@ -45,6 +45,7 @@ tcp::Config tcp_config(const Roster& roster, const Parts& parts) {
   config.geometry = roster.geometry;
   config.tags = kLinkTags;
   config.log = {parts.rank, parts.nranks};
+  config.secret = roster.secret;
   return config;
 }
 

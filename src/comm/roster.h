@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/secret.h"
 #include "engine/wait.h"
 #include "schedule/step.h"
 #include "select/facts.h"
@@ -44,6 +45,7 @@ struct Roster {
   shm::Backing backing = shm::Backing::memfd;
   std::shared_ptr<shm::File> file;  // null: this rank shares no memory
   std::shared_ptr<tcp::Port> port;  // null: no rank needs TCP
+  SharedSecret secret;              // of the job; null: it has none
 
   const Mate& mate(int rank) const { return *mates[static_cast<size_t>(rank)]; }
   // The ranks that share memory with `rank`, itself included, ascending.

@@ -54,6 +54,7 @@ struct TcpSetup {
   RingGeometry geometry{8, 64 * 1024, 4};
   uint16_t tags = 4;
   std::vector<Address> addresses{Address::loopback(Family::v4, 0)};
+  SharedSecret secret = {};
 };
 
 inline tcp::Config tcp_config(int rank, int nranks, uint64_t nonce, const TcpSetup& setup) {
@@ -65,6 +66,7 @@ inline tcp::Config tcp_config(int rank, int nranks, uint64_t nonce, const TcpSet
   config.geometry = setup.geometry;
   config.tags = setup.tags;
   config.addresses = setup.addresses;
+  config.secret = setup.secret;
   config.log = {rank, nranks};
   return config;
 }

@@ -94,7 +94,7 @@ class Errors(Case):
         with other:
             other.sendall(b"HKTB" + struct.pack("<HHIIQ", 9, 0, 2, 3, 0))
             self.assertEqual(other.recv(4), b"HKTB")
-            self.all_fail(jobs, "a process at 127.0.0.1:", "uses another version of Hocket (bring-up protocol 9, here 1)")
+            self.all_fail(jobs, "a process at 127.0.0.1:", "uses another version of Hocket (bring-up protocol 9, here 2)")
 
     def test_the_same_rank_twice(self):
         port = free_port()

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import socket
 import subprocess
 
 import cli
@@ -33,6 +34,30 @@ class Explain(Case):
         text = hocket("explain", "all_reduce", "--np", "8", "--bytes", "1M", "--cpus", "2", env=self.env).stdout
         self.assertRegex(text, rf"(?m)^> {told['planner']} ")
         self.assertRegex(text, r"(?m)^  lower bound ")
+
+    def test_network_says_what_was_probed_and_why_the_winner_won(self):
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            open_peer, closed_peer = (f"127.0.0.1:{s.getsockname()[1]}" for s in (server, closed))
+            told = self.explain("network", open_peer, HOCKET_SOCKET_IFNAME="=lo", HOCKET_SOCKET_FAMILY="ipv4")
+            self.assertEqual([(a["interface"], a["address"]) for a in told["addresses"]], [("lo", "127.0.0.1")])
+            for left in told["left_out"]:
+                self.assertEqual(left["why"], "by HOCKET_SOCKET_IFNAME==lo")
+            [peer] = told["peers"]
+            self.assertEqual(peer["peer"], open_peer)
+            self.assertEqual([(w["to"], w["from"], w["outcome"], w["wins"]) for w in peer["ways"]],
+                             [(open_peer, "127.0.0.1", "answers", True)])
+            run = hocket("explain", "network", open_peer, closed_peer, env=self.env)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("this host is reached at, best first:", run.stdout)
+        self.assertRegex(run.stdout, rf"(?m)^> {open_peer}( from \S+)? +answers after [0-9.]+ ms, the first$")
+        self.assertRegex(run.stdout, rf"(?m)^  {closed_peer}( from \S+)? +cannot connect to {closed_peer}: Connection refused$")
+        self.assertIn(f"no way to {closed_peer} answers", run.stderr)
+
+    def test_network_takes_peers_and_nothing_else_does(self):
+        run = hocket("explain", "all_reduce", "h:1", env=self.env)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("'h:1' has no place here", run.stderr)
 
     def test_what_is_forced(self):
         told = self.explain("all_reduce", "--np", "4", HOCKET_ALGO="ring")

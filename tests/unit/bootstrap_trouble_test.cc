@@ -27,6 +27,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr uint16_t kVersion = tcp_protocol::kWireVersion;
+
 TEST(TcpRendezvous, TwoRankZeros) {
   Place place(Kind::tcp);
   std::vector<Process> all = processes({0, 1, 0, 2}, 3);
@@ -99,13 +101,13 @@ TEST(TcpRendezvous, StrayClientsDoNotDisturb) {
   for (int i = 0; i < 20; ++i) connect_stray(server);  // a port scan: connect and close
   send_text(idle[0], "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   send_text(idle[1], std::string(100'000, '\xa5'));
-  send_text(idle[2], "HKT");                       // a hello that never ends
-  send_text(idle[3], hello(1, 9, 4, 0));           // a rank out of range
-  send_text(idle[4], hello(1, 0, 0xffffffff, 0));  // a size out of range
-  send_text(idle[5], hello(1, 1, 4, 77));          // another job
-  send_text(idle[6], hello(1, 3, 4, 0));           // greets and stays silent: not yet a member
+  send_text(idle[2], "HKT");                              // a hello that never ends
+  send_text(idle[3], hello(kVersion, 9, 4, 0));           // a rank out of range
+  send_text(idle[4], hello(kVersion, 0, 0xffffffff, 0));  // a size out of range
+  send_text(idle[5], hello(kVersion, 1, 4, 77));          // another job
+  send_text(idle[6], hello(kVersion, 3, 4, 0));           // greets and stays silent: not yet a member
   const Fd flood = connect_stray(server);
-  send_text(flood, hello(1, 3, 4, 0) + wire::Writer().u32(0xfffffff0).u8(1).take());  // a request of 4 GiB
+  send_text(flood, hello(kVersion, 3, 4, 0) + wire::Writer().u32(0xfffffff0).u8(1).take());  // a request of 4 GiB
   // More silent connections than are allowed.
   for (size_t i = 0; i < 2 * TcpServer::kMaxStrangers; ++i) idle.push_back(connect_stray(server));
   char byte = 0;
@@ -122,14 +124,30 @@ TEST(TcpRendezvous, AnotherProtocolVersionIsAnErrorOnAll) {
   Place place(Kind::tcp);
   std::thread old([&]() {
     const Fd fd = connect_stray(Address::loopback(Family::v4, place.port()));
-    send_text(fd, hello(2, 2, 3, 0));
+    send_text(fd, hello(kVersion + 1, 2, 3, 0));
     char welcome[tcp_protocol::kWelcomeSize];
     ASSERT_TRUE(recv_all(fd.get(), welcome, sizeof welcome, Deadline::in_ms(10'000)).ok());
-    EXPECT_EQ(std::string(welcome, 6), std::string("HKTB\1\0", 6));  // it can tell its own user
+    EXPECT_EQ(std::string(welcome, 6), std::string("HKTB\2\0", 6));  // it can tell its own user
   });
   const auto errors = run(place, processes({0, 1}, 3), 10'000);
   old.join();
-  expect_all_say(errors, "uses another version of Hocket (bring-up protocol 2, here 1)");
+  expect_all_say(errors, "uses another version of Hocket (bring-up protocol 3, here 2)");
+}
+
+TEST(TcpRendezvous, ARankOfAnotherProtocolVersionIsAnErrorOnAllWithBoth) {
+  for (const int odd : {0, 1, 2}) {
+    Place place(Kind::tcp);
+    std::vector<Process> all = processes(up_to(3), 3);
+    all[static_cast<size_t>(odd)].options.wire_version = 77;
+    const auto errors = run(place, all, 10'000);
+    for (int r = 0; r < 3; ++r) {
+      const std::string ours = std::to_string(kVersion);
+      const std::string versions =
+          r == odd ? "(bring-up protocol " + ours + ", here 77)" : "(bring-up protocol 77, here " + ours + ")";
+      EXPECT_TRUE(contains(errors[static_cast<size_t>(r)], "uses another version of Hocket " + versions))
+          << odd << ", rank " << r << ": " << errors[static_cast<size_t>(r)];
+    }
+  }
 }
 
 TEST(TcpRendezvous, AMemberThatDiesIsNamed) {
@@ -137,7 +155,7 @@ TEST(TcpRendezvous, AMemberThatDiesIsNamed) {
   std::thread dying([&]() {
     const Fd fd = connect_stray(Address::loopback(Family::v4, place.port()));
     const std::string put = wire::Writer().u8(1).bytes("card/2").bytes("x").take();
-    send_text(fd, hello(1, 2, 3, 0) + wire::Writer().u32(static_cast<uint32_t>(put.size())).raw(put).take());
+    send_text(fd, hello(kVersion, 2, 3, 0) + wire::Writer().u32(static_cast<uint32_t>(put.size())).raw(put).take());
     char reply[tcp_protocol::kWelcomeSize + 5];
     ASSERT_TRUE(recv_all(fd.get(), reply, sizeof reply, Deadline::in_ms(10'000)).ok());
   });
@@ -161,7 +179,7 @@ TEST(TcpRendezvous, RankZeroThatDiesIsNamed) {
     ASSERT_TRUE(fd && *fd);
     char got[tcp_protocol::kHelloSize];
     ASSERT_TRUE(recv_all(fd->get(), got, sizeof got, deadline).ok());
-    send_text(*fd, std::string("HKTB\1\0\0\0", 8));
+    send_text(*fd, std::string("HKTB\2\0\0\0", 8));
     ASSERT_TRUE(*wait_ready(fd->get(), POLLIN, deadline));
   });
   const auto errors = run(place, processes({1}, 2), 10'000);
@@ -181,7 +199,7 @@ TEST(TcpRendezvous, AServerThatLiesIsNoDanger) {
       ASSERT_TRUE(*wait_ready(listener->get(), POLLIN, deadline));
       auto fd = accept_on(listener->get());
       ASSERT_TRUE(fd && *fd);
-      send_text(*fd, std::string("HKTB\1\0\0\0", 8) + lie);
+      send_text(*fd, std::string("HKTB\2\0\0\0", 8) + lie);
       char byte = 0;
       while (recv_all(fd->get(), &byte, 1, deadline).ok()) {
       }
@@ -240,7 +258,7 @@ TEST(FileRendezvous, AStaleFileOfAKilledJobIsReplaced) {
   run_and_kill([&](const std::function<void()>& ready) {
     auto store = open_file_store(place.path(), 1, 3, Deadline::in_ms(10'000));
     // What would mislead the next job, were it believed.
-    if (store && (*store)->put("job", "nonsense").ok() && (*store)->put("card/1", "nonsense").ok()) ready();
+    if (store && (*store)->put("job/0", "nonsense").ok() && (*store)->put("card/1", "nonsense").ok()) ready();
     pause();
   });
   ASSERT_EQ(access(place.path().c_str(), F_OK), 0) << "the killed job has left its file";

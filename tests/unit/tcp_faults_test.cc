@@ -40,9 +40,11 @@ TEST(TcpFaults, ReachPeersThatConnectLaterAndArriveBeforeTheGoodbye) {
 }
 
 // Rank 1 dies, `survivor` hears of it and leaves; only then `late`, which has met neither, needs the survivor.
-void comes_late(int survivor, int late) {
+void comes_late(int survivor, int late, const SharedSecret& secret = {}) {
   SCOPED_TRACE("rank " + std::to_string(survivor) + " leaves, rank " + std::to_string(late) + " comes");
-  TcpRanks ranks = make_tcp_ranks(4);
+  TcpSetup setup;
+  setup.secret = secret;
+  TcpRanks ranks = make_tcp_ranks(4, setup);
   ASSERT_EQ(ranks.size(), 4u);
   TcpTransport& comes = *ranks[static_cast<size_t>(late)];
   auto& leaves = ranks[static_cast<size_t>(survivor)];
@@ -79,6 +81,14 @@ TEST(TcpFaults, ReachARankWhoseConnectionWasNotYetOneHere) {
   ranks[0].reset();
   while (ranks[1]->connected() != 0) ranks[1]->progress();  // fault() would look at the port first
   EXPECT_EQ(text_of(*ranks[1]), "aborted");
+}
+
+// Who tells of a fault cannot wait for the other's answer: what it says proves itself.
+TEST(TcpFaults, ReachARankThatComesLateInAJobWithASecret) {
+  const auto secret = Secret::make("the secret of a test", "this test");
+  ASSERT_TRUE(secret.ok()) << secret.error().text;
+  comes_late(0, 2, secret.value());
+  comes_late(2, 0, secret.value());
 }
 
 // Of those that are not connected: all, at once, whatever they wait for.

@@ -7,6 +7,7 @@
 #include "comm/bringup.h"
 #include "commands.h"
 #include "engine/wait.h"
+#include "explain_network.h"
 #include "perf_collective.h"
 #include "perf_options.h"
 #include "schedule/text.h"
@@ -18,6 +19,7 @@ namespace {
 
 struct ExplainFlags {
   std::string collective, bytes = "1M", transport = "shm";
+  std::vector<std::string> peers;
   uint32_t np = 2, cpus = 0;
   bool json = false;
 };
@@ -92,6 +94,10 @@ void print_json(const select::Grounds& g, Collective collective, uint64_t bytes,
 }
 
 Status run_explain(const ExplainFlags& f) {
+  if (f.collective == "network") return explain_network(f.peers, f.json);
+  if (!f.peers.empty())
+    return error(hktInvalidArgument, "'%s' has no place here: only `hocket explain network` takes peers",
+                 f.peers.front().c_str());
   HKT_ASSIGN(const Collective collective, collective_of(f.collective));
   HKT_ASSIGN(const uint64_t bytes, parse_size(f.bytes, "--bytes"));
   HKT_ASSIGN(const select::Grounds grounds, grounds_here(f));
@@ -103,9 +109,11 @@ Status run_explain(const ExplainFlags& f) {
 }  // namespace
 
 void add_explain(CLI::App& app, int& status) {
-  CLI::App* explain = app.add_subcommand("explain", "which plan a call takes, how long that should take, and why");
+  CLI::App* explain = app.add_subcommand(
+      "explain", "which plan a call takes, how long that should take, and why; or which way the network takes");
   const auto f = std::make_shared<ExplainFlags>();
-  explain->add_option("collective", f->collective, "all_reduce, broadcast, ...")->required();
+  explain->add_option("collective", f->collective, "all_reduce, broadcast, ..., or network")->required();
+  explain->add_option("peers", f->peers, "with network: HOST:PORT to be tried");
   explain->add_option("--np", f->np, "number of ranks, all on this machine")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
@@ -119,7 +127,7 @@ void add_explain(CLI::App& app, int& status) {
   explain->add_flag("--json", f->json, "as JSON");
   explain->callback([f, &status] {
     const Status s = run_explain(*f);
-    status = s.ok() ? 0 : complain(2, s.error().text);
+    status = s.ok() ? 0 : complain(s.error().code == hktRemoteError ? 1 : 2, s.error().text);
   });
 }
 

@@ -42,6 +42,7 @@ ordered_json environment() {
   ordered_json list = ordered_json::array();
   for (char** e = environ; *e != nullptr; ++e) {
     const std::string entry = *e;
+    if (entry.rfind("HOCKET_SECRET=", 0) == 0) continue;
     if (entry.rfind("HOCKET_", 0) == 0 || launcher.count(entry.substr(0, entry.find('='))) != 0) list.push_back(entry);
   }
   return list;

@@ -164,6 +164,8 @@ std::vector<std::string> exported(const RunFlags& f) {
   std::vector<std::string> out;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string text = *entry;
+    // A command line is open to everybody on the host: a secret goes by HOCKET_SECRET_FILE.
+    if (text.rfind("HOCKET_SECRET=", 0) == 0) continue;
     for (const char* start : {"HOCKET_", "HCCL_", "NCCL_"})
       if (text.rfind(start, 0) == 0) out.push_back(text);
   }

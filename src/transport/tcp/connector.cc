@@ -142,6 +142,8 @@ void Connector::welcome(Port::Visitor& visitor, Events& events) {
   p.peer = visitor.peer;
   p.rank = static_cast<int>(h.rank);
   p.since = now_ns();
+  p.got = visitor.early.size();
+  std::memcpy(p.bytes.data(), visitor.early.data(), p.got);
   if (Status s = report(config_.epoll, EPOLL_CTL_ADD, p.fd.get(), EPOLLIN); !s) {
     events.failed.push_back({config_.rank, std::move(s.error())});
     return;
@@ -204,21 +206,30 @@ bool Connector::fill(Pending& p, size_t size, bool* alive) {
   return true;
 }
 
-Connector::Step Connector::advance_connected(Pending& p) {
+Connector::Step Connector::advance_connected(Pending& p, Events& events) {
   Dial* d = find_dial(p.rank);
   if (d == nullptr) return Step::drop;
   if (Status s = finish_connect(p.fd.get(), p.peer); !s) {
     note_failure(p.rank, p.peer, s.error().text);
     return Step::drop;
   }
-  if (!say_hello(p, d->purpose) || !report(config_.epoll, EPOLL_CTL_MOD, p.fd.get(), EPOLLIN)) {
-    note_failure(p.rank, p.peer, "closed at once");
-    return Step::drop;
-  }
-  p.state = d->purpose == Purpose::watch ? State::watching : State::said;
   // Somebody listens there. If it is the right rank, it may be far from its next call: time for the other addresses is
   // plenty.
   d->next_at = now_ns() + (d->purpose == Purpose::watch ? INT64_MAX / 2 : kHelloNs);
+  if (config_.secret == nullptr) return introduce(p, *d);
+  if (!report(config_.epoll, EPOLL_CTL_MOD, p.fd.get(), EPOLLIN)) return Step::drop;
+  p.state = State::proving;
+  p.proof = Handshake::connecting(config_.secret, format("rank %d (%s)", p.rank, p.peer.text().c_str()));
+  return prove(p, events);
+}
+
+// Says hello to who listens there, and, with a secret, has proven to know it.
+Connector::Step Connector::introduce(Pending& p, Dial& d) {
+  if (!say_hello(p, d.purpose) || !report(config_.epoll, EPOLL_CTL_MOD, p.fd.get(), EPOLLIN)) {
+    note_failure(p.rank, p.peer, "closed at once");
+    return Step::drop;
+  }
+  p.state = d.purpose == Purpose::watch ? State::watching : State::said;
   return Step::keep;
 }
 
@@ -226,6 +237,11 @@ Connector::Step Connector::read_hello(Pending& p, Events& events) {
   bool alive = true;
   if (!fill(p, sizeof(Hello), &alive)) {
     if (alive) return Step::keep;
+    const std::string_view said(reinterpret_cast<const char*>(p.bytes.data()), p.got);
+    if (auto refusal = refusal_in(said, format("rank %d (%s)", p.rank, p.peer.text().c_str()))) {
+      events.failed.push_back({p.rank, *std::move(refusal)});
+      return Step::failed;
+    }
     note_failure(p.rank, p.peer, "closed before its hello: not of this job");
     return Step::drop;
   }
@@ -287,13 +303,16 @@ Connector::Step Connector::read_fault(Pending& p, Events& events) {
 Connector::Step Connector::advance(Pending& p, short revents, Events& events) {
   switch (p.state) {
     case State::connecting:
-      return revents == 0 ? Step::keep : advance_connected(p);
+      return revents == 0 ? Step::keep : advance_connected(p, events);
+    case State::proving:
+      return revents == 0 ? Step::keep : prove(p, events);
     case State::said:
       return revents == 0 ? Step::keep : read_hello(p, events);
     case State::answered:
       return revents == 0 ? Step::keep : read_go(p);
     case State::listening:
-      return revents == 0 ? Step::keep : read_fault(p, events);
+      // What came sealed is here already.
+      return revents == 0 && p.got == 0 ? Step::keep : read_fault(p, events);
     case State::watched:
       return revents == 0 ? Step::keep : Step::drop;  // nothing is ever sent on a watch: it can only end
     case State::watching:

@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
+#include "base/proof.h"
 #include "base/result.h"
 #include "base/routes.h"
+#include "base/secret.h"
 #include "base/socket.h"
 #include "transport/tcp/port.h"
 #include "transport/tcp/wire.h"
@@ -29,7 +32,8 @@ class Connector {
     uint64_t nonce = 0;
     Limits limits;
     LogId log;
-    int epoll = -1;  // will report all sockets that need progress()
+    int epoll = -1;            // will report all sockets that need progress()
+    SharedSecret secret = {};  // that both sides prove to know before the hello; null: none
 
     Hello hello(Purpose purpose) const;
   };
@@ -78,7 +82,8 @@ class Connector {
 
  private:
   enum class State : uint8_t {
-    connecting,  // -> said
+    connecting,  // -> proving or said
+    proving,     // we connected, and each side proves that it knows the job's secret -> said
     said,        // we connected and said hello, theirs is awaited -> made
     answered,    // they connected and we answered, their choice is awaited -> made
     watching,    // we connected to see them end -> ended
@@ -93,6 +98,7 @@ class Connector {
     State state = State::connecting;
     int64_t since = 0;
     size_t got = 0;
+    std::optional<Handshake> proof = {};
     std::array<unsigned char, sizeof(Header) + kMaxControl> bytes{};  // a Hello, a Header, or a fault frame
   };
   struct Dial {
@@ -108,7 +114,9 @@ class Connector {
 
   void welcome(Port::Visitor& visitor, Events& events);
   Step advance(Pending& p, short revents, Events& events);
-  Step advance_connected(Pending& p);
+  Step advance_connected(Pending& p, Events& events);
+  Step introduce(Pending& p, Dial& d);
+  Step prove(Pending& p, Events& events);  // prove.cc
   Step read_hello(Pending& p, Events& events);
   Step read_go(Pending& p);
   Step read_fault(Pending& p, Events& events);

@@ -112,6 +112,7 @@ Status Port::accept_all(int64_t now) {
       if (!s.fd) break;
       HKT_TRY(report(epoll_.get(), EPOLL_CTL_ADD, s.fd.get()));
       s.since = now;
+      ask_for_proof(s);
       strays_.push_back(std::move(s));
     }
   }
@@ -128,10 +129,11 @@ void Port::drop_oldest() {
 
 // `nonce` is that of the door whose owner looks.
 Port::Step Port::read(Stray& s, uint64_t nonce) {
+  if (Step step = Step::keep; !prove(s, &step)) return step;
   while (s.got < s.bytes.size()) {
     Result<size_t> n = recv_some(s.fd.get(), s.bytes.data() + s.got, s.bytes.size() - s.got);
     if (!n) return Step::gone;
-    if (*n == 0) return Step::keep;
+    if (*n == 0) return tell_of_secret(s) ? Step::gone : Step::keep;
     s.got += *n;
   }
   Visitor v;
@@ -144,6 +146,7 @@ Port::Step Port::read(Stray& s, uint64_t nonce) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, s.fd.get(), nullptr);  // its communicator watches it from now on
   v.fd = std::move(s.fd);
   v.peer = s.peer;
+  v.early = std::move(s.early);
   door->second.visitors.push_back(std::move(v));
   const uint64_t one = 1;
   if (door->first != nonce) (void)!write(door->second.wake, &one, sizeof one);  // fails only if it is readable already

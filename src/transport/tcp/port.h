@@ -10,12 +10,15 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
+#include "base/proof.h"
 #include "base/result.h"
 #include "base/routes.h"
+#include "base/secret.h"
 #include "base/socket.h"
 #include "base/thread_annotations.h"
 #include "transport/tcp/wire.h"
@@ -30,12 +33,14 @@ class Port {
     LogId log;
     std::vector<Net> nets = {};  // of this host, to connect from
     Bound bound = Bound::where_it_helps;
+    SharedSecret secret = {};  // that visitors must prove to know before they say hello; null: none
   };
   // Somebody who knows the nonce of a door and has said hello.
   struct Visitor {
     Fd fd;
     Address peer;
     Hello hello;
+    std::string early = {};  // what came sealed behind the hello
   };
   static constexpr size_t kMaxAddresses = 16;         // of a rank
   static constexpr int64_t kStrayNs = 2'000'000'000;  // for a hello to be complete
@@ -70,6 +75,8 @@ class Port {
     int64_t since = 0;
     size_t got = 0;
     std::array<unsigned char, sizeof(Hello)> bytes{};
+    std::optional<Handshake> proof = {};  // before the hello
+    std::string early = {};
   };
   struct Door {
     int wake = -1;
@@ -83,6 +90,11 @@ class Port {
   void read_all(uint64_t nonce, int64_t now) HKT_REQUIRES(mutex_);
   void drop_oldest() HKT_REQUIRES(mutex_);
   Step read(Stray& s, uint64_t nonce) HKT_REQUIRES(mutex_);
+  // prove.cc
+  void ask_for_proof(Stray& s) HKT_REQUIRES(mutex_);
+  bool prove(Stray& s, Step* step) HKT_REQUIRES(mutex_);
+  void tell_of_refusal(const std::string& why) HKT_REQUIRES(mutex_);
+  bool tell_of_secret(const Stray& s) HKT_REQUIRES(mutex_);
   void drop(const Stray& s, const char* why) const;
 
   const Config config_;
@@ -90,6 +102,8 @@ class Port {
   std::vector<Fd> listeners_;       // these two only change in listen()
   std::vector<Address> addresses_;  // of the listeners
   Mutex mutex_;
+  SeenProofs seen_ HKT_GUARDED_BY(mutex_);
+  int refusals_ HKT_GUARDED_BY(mutex_) = 0;
   std::vector<Stray> strays_ HKT_GUARDED_BY(mutex_);
   std::map<uint64_t, Door> doors_ HKT_GUARDED_BY(mutex_);  // by nonce
 };

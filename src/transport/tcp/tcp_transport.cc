@@ -55,7 +55,7 @@ TcpTransport::TcpTransport(const Config& config, std::shared_ptr<Port> port, Fd 
       port_(std::move(port)),
       epoll_(std::move(epoll)),
       wake_(std::move(wake)),
-      connector_({config.rank, config.nranks, config.nonce, limits_, config.log, epoll_.get()}) {
+      connector_({config.rank, config.nranks, config.nonce, limits_, config.log, epoll_.get(), config.secret}) {
   const auto n = static_cast<size_t>(config.nranks);
   peers_.resize(n);
   up_.reserve(n);
@@ -63,8 +63,8 @@ TcpTransport::TcpTransport(const Config& config, std::shared_ptr<Port> port, Fd 
 }
 
 Result<std::unique_ptr<TcpTransport>> TcpTransport::listen(const Config& config) {
-  HKT_ASSIGN(std::shared_ptr<Port> port,
-             Port::listen(config.addresses, {config.rank, config.nranks, config.log, config.nets, config.bound}));
+  HKT_ASSIGN(std::shared_ptr<Port> port, Port::listen(config.addresses, {config.rank, config.nranks, config.log,
+                                                                         config.nets, config.bound, config.secret}));
   return share(config, std::move(port));
 }
 

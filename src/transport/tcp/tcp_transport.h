@@ -49,6 +49,7 @@ struct Config {
   LogId log;
   std::vector<Net> nets = {};  // of this host, to connect from; for listen() only
   Bound bound = Bound::where_it_helps;
+  SharedSecret secret = {};  // of the job; null: it has none
 };
 
 class TcpTransport final : public Transport, private Pump {

@@ -3,6 +3,7 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -17,10 +18,20 @@ Teller::Teller(const Connector::Config& config, const Fault& fault, std::vector<
   Header header;
   header.epoch = config.limits.epoch;
   header.kind = Kind::fault;
-  header.length = pack_fault(fault, bytes_.data() + sizeof hello + sizeof header);
-  std::memcpy(bytes_.data(), &hello, sizeof hello);
-  std::memcpy(bytes_.data() + sizeof hello, &header, sizeof header);
-  size_ = sizeof hello + sizeof header + header.length;
+  std::array<unsigned char, sizeof hello + sizeof header + kMaxControl> bytes{};
+  header.length = pack_fault(fault, bytes.data() + sizeof hello + sizeof header);
+  std::memcpy(bytes.data(), &hello, sizeof hello);
+  std::memcpy(bytes.data() + sizeof hello, &header, sizeof header);
+  bytes_.assign(reinterpret_cast<const char*>(bytes.data()), sizeof hello + sizeof header + header.length);
+  if (config.secret == nullptr) return;
+  // Nobody waits for an answer here, so the message proves itself. The hello has the communicator's nonce: heard once
+  // more, it tells what is known there.
+  if (Result<std::string> sealed = seal(*config.secret, bytes_)) {
+    bytes_ = std::move(*sealed);
+  } else {
+    HKT_WARN(net, log_, "no rank can be told of the fault: %s", sealed.error().text.c_str());
+    next_ = listeners_.size();
+  }
 }
 
 bool Teller::start(Talk& talk, int64_t now) {
@@ -48,8 +59,8 @@ bool Teller::advance(Talk& talk, int64_t now) {
   if (!connected && (last || now - talk.since < Connector::kNextAfterNs)) return true;
   if (connected && finish_connect(fd, talk.to->ways[talk.way].to).ok()) {
     // The first bytes of a connection always fit.
-    Result<size_t> sent = send_some(fd, bytes_.data(), size_);
-    talk.said = sent && *sent == size_;
+    Result<size_t> sent = send_some(fd, bytes_.data(), bytes_.size());
+    talk.said = sent && *sent == bytes_.size();
     if (talk.said) return true;
   }
   ++talk.way;

@@ -6,8 +6,8 @@
 
 #include <poll.h>
 
-#include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "transport/tcp/connector.h"
@@ -47,8 +47,7 @@ class Teller {
   std::vector<Listener> listeners_;
   size_t next_ = 0;  // not yet talked to
   std::vector<Talk> talks_;
-  std::array<unsigned char, sizeof(Hello) + sizeof(Header) + kMaxControl> bytes_{};  // what is said
-  size_t size_ = 0;
+  std::string bytes_;  // what is said
 };
 
 }  // namespace hocket::tcp
