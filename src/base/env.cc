@@ -47,6 +47,9 @@ constexpr Variable kTable[] = {
     {"HOCKET_SOCKET_FAMILY", "auto", "auto, ipv4, ipv6", "Address family of sockets; auto uses both."},
     {"HOCKET_PORT_RANGE", "", "ports such as 60000-60050,60100, or auto",
      "TCP ports to listen at; by default the system gives free ones."},
+    {"HOCKET_NSOCKS_PERPEER", "1", "1 to 16",
+     "TCP connections of a pair of ranks that large messages are shared out to, once some flow; the higher rank's "
+     "value counts."},
     {"HOCKET_RESTART_COUNT", "", "a number, set by `hocket run`", "How often `hocket run` has restarted the job."},
     {"HOCKET_DEBUG", "WARN", "NONE, ERROR, WARN, INFO, TRACE", "Which log lines are written."},
     {"HOCKET_DEBUG_SUBSYS", "ALL", "list of INIT, COLL, NET, SHM, TUNE, ENV, ALL; a leading ^ means all others",
