@@ -27,6 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 from drivers import (  # noqa: E402
+    HOSTS,
     PEERS,
     ROOT,
     BenchError,
@@ -65,9 +66,11 @@ class Case:
 
 
 def all_cases(quick, hot):
-    """Grouped by transport, ranks and memory: the drivers of a group are started once."""
+    """Grouped by transport, ranks and memory: the drivers of a group are started once. Those between network namespaces
+    are there when it runs within tests/tools/with-netns.sh."""
     doubling = tuple(8 << i for i in range(24))  # 8 B to 64 MiB
     few = (8, 1 * KIB, 64 * KIB, 1 * MIB, 16 * MIB)
+    tcp = (8, 1 * KIB, 64 * KIB, 1 * MIB, 64 * MIB)
     crowded = (8, 64 * KIB, 1 * MIB, 16 * MIB)
     return [
         Case("all_reduce", "shm", 2, hot, few if quick else doubling),
@@ -78,7 +81,9 @@ def all_cases(quick, hot):
         Case("barrier", "shm", 4, hot, (0,)),
         Case("all_reduce", "shm", 8, hot, (8,) if quick else crowded),
         Case("barrier", "shm", 8, hot, (0,)),
-        Case("all_reduce", "tcp", 2, hot, (8, 1 * MIB) if quick else (8, 64 * KIB, 1 * MIB, 64 * MIB)),
+        Case("all_reduce", "tcp", 2, hot, (8, 1 * MIB) if quick else tcp),
+        Case("all_reduce", "tcp", 4, hot, (8, 1 * MIB) if quick else tcp),
+        *(Case("all_reduce", "netns", n, hot, (8, 1 * MIB) if quick else tcp) for n in (2, 4) if HOSTS),
     ]
 
 
@@ -127,12 +132,15 @@ class Row:
         }
 
 
-def loopback_bytes():
+def bytes_moved(transport):
+    """That have gone through the interface which a transport has to use: loopback, or the first host's cable, of which
+    the end outside of the host is seen here."""
+    interface = f"{HOSTS[0]}a" if transport == "netns" else "lo"
     for line in Path("/proc/net/dev").read_text().splitlines():
         name, _, counters = line.partition(":")
-        if name.strip() == "lo":
-            return int(counters.split()[8])
-    raise BenchError("/proc/net/dev has no loopback interface: the TCP cases need lo to be up")
+        if name.strip() == interface:
+            return int(counters.split()[0])
+    raise BenchError(f"/proc/net/dev has no interface {interface}: the TCP cases need it")
 
 
 class Group:
@@ -159,13 +167,14 @@ class Group:
         return [driver for settings in self.drivers.values() for driver in settings.values()]
 
     def measure(self, driver, case, size, milliseconds, samples):
-        before = loopback_bytes() if case.transport == "tcp" else 0
+        watched = case.transport in ("tcp", "netns")
+        before = bytes_moved(case.transport) if watched else 0
         answer = driver.measure(case.collective, size, milliseconds, samples, "hot" if case.hot else "cold")
         self.libraries[driver.party] = driver.library
-        if case.transport == "tcp" and driver.party != "floor":
-            moved, least = loopback_bytes() - before, size * answer["samples"] * answer["batch"]
+        if watched and driver.party != "floor":
+            moved, least = bytes_moved(case.transport) - before, size * answer["samples"] * answer["batch"]
             if moved < least:
-                raise driver.failure(f"moved {moved} bytes through lo where {least} were due: it does not use TCP")
+                raise driver.failure(f"moved {moved} bytes where {least} were due: it does not use TCP")
         return answer
 
     def best_drivers(self, case, size):

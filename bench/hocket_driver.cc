@@ -1,5 +1,5 @@
 // Measures Hocket through its C ABI with the loop of peers/measure.h, exactly as peers/mpi_driver.c measures an MPI:
-//   hocket_bench_driver --np N [--pin 0,1] [--transport auto|shm|tcp] [--memory private|registered]
+//   hocket_bench_driver --np N [--pin 0,1] [--transport auto|shm|tcp|netns] [--memory private|registered]
 //                       [--algos auto,ring,...]
 // starts N ranks that find each other through files in a fresh directory, then serves commands from standard input.
 // With --algos it has a communicator for each of the values of HOCKET_ALGO ("auto": none): they are the variants of a
@@ -25,6 +25,7 @@ struct Options {
   bool registered = false;
   std::string algos = "auto";
   rk_pins pins = {};
+  rk_hosts hosts = {};  // with --transport netns: TCP between network namespaces
 };
 
 struct Job {
@@ -108,6 +109,9 @@ int barrier(void* context) { return succeeded(hktBarrier(comm_of(context), nullp
 int run_rank(int rank, void* context) {
   const Job& job = *static_cast<Job*>(context);
   const int ranks = job.options.ranks;
+  const rk_hosts& hosts = job.options.hosts;
+  if (rk_enter_host(&hosts, rank) != 0) return 1;
+  if (hosts.count != 0) setenv("HOCKET_HOST_ID", hosts.names[rank % hosts.count], 1);
   Served served = {};
   for (std::string_view rest = job.options.algos; !rest.empty();) {
     const std::string algo(rest.substr(0, rest.find(',')));
@@ -147,6 +151,10 @@ bool parse(int argc, char** argv, Options* options) {
       if (rk_parse_pins(argv[i + 1], &options->pins) != 0) return false;
     } else if (flag == "--transport") {
       options->transport = argv[i + 1];
+      if (options->transport == "netns") {
+        options->transport = "tcp";
+        if (rk_find_hosts(&options->hosts) != 0) return false;
+      }
     } else if (flag == "--memory") {
       const std::string_view memory = argv[i + 1];
       if (memory != "private" && memory != "registered") return false;
@@ -165,10 +173,11 @@ bool parse(int argc, char** argv, Options* options) {
 int main(int argc, char** argv) {
   Job job = {};
   if (!parse(argc, argv, &job.options)) {
-    std::fprintf(stderr,
-                 "usage: %s --np 1..%d [--pin CPU,CPU...] [--transport auto|shm|tcp] [--memory private|registered] "
-                 "[--algos LIST]\n",
-                 argv[0], HB_MAX_RANKS);
+    std::fprintf(
+        stderr,
+        "usage: %s --np 1..%d [--pin CPU,CPU...] [--transport auto|shm|tcp|netns] [--memory private|registered] "
+        "[--algos LIST]\n",
+        argv[0], HB_MAX_RANKS);
     return 2;
   }
   char directory[] = "/tmp/hocket-bench-XXXXXX";

@@ -10,9 +10,10 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: hocket-floors all|exchange|barrier|memory|slots|cma|tcp [--pin CPU,CPU...] [--ms N] [--json FILE]\n"
-    "       hocket-floors serve --np N [--pin CPU,CPU...] [--transport shm|tcp] [--memory private|registered]\n"
+    "       hocket-floors serve --np N [--pin CPU,CPU...] [--transport shm|tcp|netns] [--memory private|registered]\n"
     "  all, or one group, prints the machine's primitives: p10 and p50 of short batches, --ms milliseconds each (20).\n"
     "  serve answers the commands of bench/peers/measure.h from standard input with the best hand-written collective.\n"
+    "  netns is TCP between the network namespaces of tests/tools/with-netns.sh, within which it runs.\n"
     "  --pin binds rank r to the CPU in place r (again from the first when there are more ranks); without it they are\n"
     "  not bound.\n";
 
@@ -48,8 +49,9 @@ bool parse(int argc, char** argv, Options* o) {
       o->serve.ranks = std::atoi(value);
       good = o->serve.ranks >= 1 && o->serve.ranks <= RK_MAX;
     } else if (serve && flag == "--transport") {
-      o->serve.tcp = std::strcmp(value, "tcp") == 0;
-      good = o->serve.tcp || std::strcmp(value, "shm") == 0;
+      const bool netns = std::strcmp(value, "netns") == 0;
+      o->serve.tcp = netns || std::strcmp(value, "tcp") == 0;
+      good = (o->serve.tcp || std::strcmp(value, "shm") == 0) && (!netns || rk_find_hosts(&o->serve.hosts) == 0);
     } else if (serve && flag == "--memory") {
       o->serve.registered = std::strcmp(value, "registered") == 0;
       good = o->serve.registered || std::strcmp(value, "private") == 0;

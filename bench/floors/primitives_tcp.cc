@@ -78,10 +78,12 @@ bool stream_ring(Bench& bench, Team& team, Samples* samples, const std::vector<T
 }  // namespace
 
 bool measure_tcp(Bench& bench) {
+  const rk_hosts none = {};
+  const TcpPlace here{&none, {0, 1}};
   TcpPair plain, wide;
   std::vector<TcpPair> ring(4);
-  bool good = tcp_connect(0, &plain) && tcp_connect(4 << 20, &wide);
-  for (TcpPair& pair : ring) good = good && tcp_connect(0, &pair);
+  bool good = tcp_connect(here, 0, &plain) && tcp_connect(here, 4 << 20, &wide);
+  for (TcpPair& pair : ring) good = good && tcp_connect(here, 0, &pair);
   for (const bool blocking : {true, false}) {
     good = good && bench.run(std::string("tcp exchange of 8 bytes, ") + (blocking ? "blocking" : "spinning"), "us", 2,
                              [&](Team& team, Samples* s) {

@@ -14,6 +14,7 @@
 namespace floors {
 
 class Arena;
+struct TcpMesh;
 struct TcpPairs;
 
 class Scheme {
@@ -48,6 +49,7 @@ void add_many_rank_schemes(Team& team, Schemes& all, Meeting& meeting);  // all-
 void add_registered_schemes(Team& team, Schemes& all, Meeting& meeting, const Arena& arena);  // all-reduce, any ranks
 void add_broadcast_schemes(Team& team, Schemes& all);
 void add_barrier_schemes(Team& team, Schemes& all, Meeting& meeting);
-void add_tcp_schemes(int rank, const TcpPairs& pairs, Schemes& all);  // all-reduce of 2 ranks over loopback
+void add_tcp_schemes(int rank, const TcpPairs& pairs, Schemes& all);                // all-reduce of 2 ranks
+void add_tcp_mesh_schemes(int rank, int ranks, const TcpMesh& mesh, Schemes& all);  // all-reduce of more
 
 }  // namespace floors

@@ -22,6 +22,7 @@ struct Job {
   void* shared;
   void* arena;  // null: buffers are private
   TcpPairs tcp;
+  TcpMesh mesh;
 };
 
 // One rank's schemes and, for each kind of call, the fastest few. All ranks choose alike: they see the same samples.
@@ -30,7 +31,10 @@ class Chooser {
   Chooser(hb_rank* self, Team& team, const Job& job) : self_(self), meeting_(team), arena_(job.arena, team.rank) {
     reaches_all_ = job.arena != nullptr;
     if (job.options->tcp) {
-      add_tcp_schemes(team.rank, job.tcp, all_[HB_ALL_REDUCE]);
+      if (team.ranks == 2)
+        add_tcp_schemes(team.rank, job.tcp, all_[HB_ALL_REDUCE]);
+      else
+        add_tcp_mesh_schemes(team.rank, team.ranks, job.mesh, all_[HB_ALL_REDUCE]);
       return;
     }
     add_message_schemes(team, all_[HB_ALL_REDUCE]);
@@ -143,11 +147,13 @@ int run_rank(int rank, void* context) {
 int serve(const ServeOptions& options) {
   Job job = {};
   job.options = &options;
-  if (options.tcp && options.ranks != 2) {
-    std::fprintf(stderr, "floors: --transport tcp: the floor over TCP is made for --np 2\n");
+  if (options.tcp && options.ranks == 1) {
+    std::fprintf(stderr, "floors: --transport tcp: one rank has nobody to talk to\n");
     return 2;
   }
-  if (options.tcp && !tcp_connect_all(&job.tcp)) return 1;
+  if (options.tcp && !(options.ranks == 2 ? tcp_connect_all(options.hosts, &job.tcp)
+                                          : tcp_connect_mesh(options.hosts, options.ranks, &job.mesh)))
+    return 1;
   job.shared = mmap(nullptr, kControlBytes + kRegionBytes, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (job.shared == MAP_FAILED) {

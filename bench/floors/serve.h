@@ -10,6 +10,7 @@ struct ServeOptions {
   int ranks = 2;
   rk_pins pins = {};
   bool tcp = false;
+  rk_hosts hosts = {};      // none: on this host
   bool registered = false;  // every rank can reach the buffers of all
 };
 

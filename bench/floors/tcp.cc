@@ -31,25 +31,48 @@ bool set_window(int socket, int bytes) {
 
 }  // namespace
 
-bool tcp_connect(int window_bytes, TcpPair* pair) {
+namespace {
+
+// BBR and its like measure how fast they may send; between neighbours what they find is for some connections far too
+// low.
+void do_not_pace(int socket) {
+  char name[16] = "";
+  socklen_t size = sizeof(name) - 1;
+  if (getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &size) != 0 || std::strncmp(name, "bbr", 3) != 0) return;
+  if (setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) != 0)
+    setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+}
+
+int make_socket(int window_bytes) {
+  const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (made < 0 || !set_window(made, window_bytes)) return -1;
+  do_not_pace(made);
+  return made;
+}
+
+}  // namespace
+
+// A socket stays in the network namespace in which it was made, whoever uses it.
+bool tcp_connect(const TcpPlace& place, int window_bytes, TcpPair* pair) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (place.hosts->count != 0) address.sin_addr = place.hosts->addresses[place.rank[0] % place.hosts->count];
   socklen_t length = sizeof(address);
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int one = 1;
-  if (listener < 0 || !set_window(listener, window_bytes) ||
-      bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 || listen(listener, 1) != 0 ||
-      getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    return failed("listen on 127.0.0.1");
+  if (rk_enter_host(place.hosts, place.rank[0]) != 0) return false;
+  const int listener = make_socket(window_bytes);
+  if (listener < 0 || bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+      listen(listener, 1) != 0 || getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return failed("listen");
   }
-  pair->end[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (pair->end[0] < 0 || !set_window(pair->end[0], window_bytes) ||
-      connect(pair->end[0], reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    return failed("connect to 127.0.0.1");
+  if (rk_enter_host(place.hosts, place.rank[1]) != 0) return false;
+  pair->end[1] = make_socket(window_bytes);
+  if (pair->end[1] < 0 || connect(pair->end[1], reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    return failed("connect");
   }
-  pair->end[1] = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-  if (pair->end[1] < 0) return failed("accept");
+  pair->end[0] = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  if (pair->end[0] < 0) return failed("accept");
   close(listener);
   for (const int end : pair->end) {
     if (setsockopt(end, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) != 0) return failed("TCP_NODELAY");
@@ -57,10 +80,11 @@ bool tcp_connect(int window_bytes, TcpPair* pair) {
   return true;
 }
 
-bool tcp_connect_all(TcpPairs* pairs) {
-  bool good = tcp_connect(0, &pairs->messages);
+bool tcp_connect_all(const rk_hosts& hosts, TcpPairs* pairs) {
+  const TcpPlace place{&hosts, {0, 1}};
+  bool good = tcp_connect(place, 0, &pairs->messages);
   for (size_t i = 0; i < kStreams; i++) {
-    good = good && tcp_connect(0, &pairs->plain[i]) && tcp_connect(4 << 20, &pairs->wide[i]);
+    good = good && tcp_connect(place, 0, &pairs->plain[i]) && tcp_connect(place, 4 << 20, &pairs->wide[i]);
   }
   return good;
 }

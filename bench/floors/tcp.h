@@ -1,7 +1,10 @@
-// TCP over loopback between two processes: connecting, and moving bytes both ways at once.
+// TCP between processes, over loopback or between network namespaces: connecting, and moving bytes both ways at once.
 #pragma once
 
 #include <cstddef>
+#include <vector>
+
+#include "peers/ranks.h"
 
 namespace floors {
 
@@ -22,10 +25,23 @@ struct TcpPairs {
   TcpPair wide[kStreams];
 };
 // Makes all of them; false and a line on stderr on failure.
-bool tcp_connect_all(TcpPairs* pairs);
+bool tcp_connect_all(const rk_hosts& hosts, TcpPairs* pairs);
 
-// A receive window of `window_bytes` (0: the kernel's choice). False and a line on stderr on failure.
-bool tcp_connect(int window_bytes, TcpPair* pair);
+// More than two ranks: a connection of every pair, at rank_a * ranks + rank_b for a < b; two meshes, for messages and
+// for streams.
+struct TcpMesh {
+  std::vector<TcpPair> messages, plain, wide;
+};
+bool tcp_connect_mesh(const rk_hosts& hosts, int ranks, TcpMesh* mesh);
+
+// Where the two ends are; without hosts, on loopback.
+struct TcpPlace {
+  const rk_hosts* hosts;
+  int rank[2];
+};
+// A receive window of `window_bytes` (0: the kernel's choice), and no pacing by timers. False and a line on stderr on
+// failure.
+bool tcp_connect(const TcpPlace& place, int window_bytes, TcpPair* pair);
 
 enum class Waiting { spin, poll };
 

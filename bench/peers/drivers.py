@@ -22,6 +22,7 @@ TORCH = "torch==2.13.0"
 PACKAGES = ["openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev", "python3-venv"]
 PEERS = ["openmpi", "mpich", "gloo"]
 START_SECONDS = 120
+HOSTS = os.environ.get("NETNS", "").split()  # network namespaces that stand for hosts: tests/tools/with-netns.sh
 
 
 class BenchError(Exception):
@@ -68,6 +69,8 @@ class Launch:
 
 
 def settings_of(party, transport):
+    if transport == "netns":  # launchers take each namespace for a host of its own, and would bind all to its first CPU
+        return [Setting(False, None)]
     has_cma = party in ("openmpi", "mpich") and transport == "shm"
     return [Setting(bound, cma) for bound in (True, False) for cma in ((True, False) if has_cma else (None,))]
 
@@ -90,10 +93,37 @@ def launch_of(party, place, setting, machine, build):
         memory = [] if place.memory == "private" else ["--memory", place.memory]
         return Launch([*program, "--np", str(ranks), "--transport", transport, *memory, *pins])
     if party == "gloo":
-        return Launch([f"{VENV}/bin/python", "bench/peers/gloo_driver.py", "--np", str(ranks), *pins])
+        hosts = ["--hosts", ",".join(HOSTS)] if transport == "netns" else []
+        return Launch([f"{VENV}/bin/python", "bench/peers/gloo_driver.py", "--np", str(ranks), *pins, *hosts])
+    if transport == "netns":
+        return between_hosts(party, ranks, crowded)
     unit = "core" if crowded or ranks <= machine.cores else "hwthread"
     make = openmpi_launch if party == "openmpi" else mpich_launch
     return make(transport, ranks, setting, unit, crowded)
+
+
+def between_hosts(party, ranks, crowded):
+    """An MPI whose ranks are dealt to network namespaces in turns, started from the first of them."""
+    agent = str(ROOT / "tests/tools/netns-rsh.sh")
+    if party == "openmpi":
+        hosts = ",".join(f"{host}:{-(-ranks // len(HOSTS))}" for host in HOSTS)
+        argv = ["on", HOSTS[0], "mpirun.openmpi", "-n", str(ranks), "--host", hosts, "--map-by", "node"]
+        argv += ["--bind-to", "none", "--mca", "plm_rsh_agent", agent, "--mca", "oob_tcp_if_include", "eth0"]
+        argv += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0"]
+        if crowded:
+            argv += ["--mca", "mpi_yield_when_idle", "1"]
+        env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        return Launch([*argv, f"{MPI_BUILD}/mpi_driver_openmpi"], env, control=True)
+    argv = ["on", HOSTS[0], "mpirun.mpich", "-n", str(ranks), "-hosts", ",".join(HOSTS), "-ppn", "1", "-bind-to", "none"]
+    argv += ["-launcher", "rsh", "-launcher-exec", agent, "-iface", "eth0"]
+    env = {
+        "MPIR_CVAR_NOLOCAL": "1",
+        "UCX_TLS": "tcp,self",
+        "UCX_NET_DEVICES": "eth0",
+        "FI_PROVIDER": "tcp",
+        "FI_TCP_IFACE": "eth0",
+    }
+    return Launch([*argv, f"{MPI_BUILD}/mpi_driver_mpich"], env, control=True)
 
 
 def openmpi_launch(transport, ranks, setting, unit, crowded):
@@ -169,7 +199,8 @@ class Driver:
     def measure(self, collective, size, milliseconds, samples, mode, variant=0):
         if self.process is None:
             self.start()
-        line = f"{collective} {size} {milliseconds} {samples} {mode} {variant}\n"
+        which = f" {variant}" if variant else ""  # most drivers have no variants, and Gloo's knows none
+        line = f"{collective} {size} {milliseconds} {samples} {mode}{which}\n"
         try:
             self.process.stdin.write(line.encode())
             self.process.stdin.flush()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures Gloo, as PyTorch ships it, with the loop of measure.h written in Python.
 
-  python gloo_driver.py --np N [--pin 0,1]
+  python gloo_driver.py --np N [--pin 0,1] [--hosts n1,n2]
 
 starts N ranks and serves the commands described in measure.h from standard input. Samples, batches, inputs, checks
 and the answer mean the same. torch.distributed works in place, so an all-reduce has one buffer.
@@ -223,13 +223,17 @@ def die_with_parent():
 def start_rank(options, rank, pins, control, cpus):
     command = [sys.executable, "-W", "ignore", __file__, "--np", str(options.np), "--rank", str(rank)]
     command += ["--control", control, "--cpus", str(cpus)]
+    hosts = options.hosts.split(",") if options.hosts else []
+    if hosts:  # network namespaces, see tests/tools/with-netns.sh
+        command = ["on", hosts[rank % len(hosts)], *command]
+    interface = "eth0" if hosts else "lo"
 
     def prepare():
         die_with_parent()
         if pins:
             os.sched_setaffinity(0, {pins[rank % len(pins)]})
 
-    environment = dict(os.environ, GLOO_SOCKET_IFNAME=os.environ.get("GLOO_SOCKET_IFNAME", "lo"))
+    environment = dict(os.environ, GLOO_SOCKET_IFNAME=os.environ.get("GLOO_SOCKET_IFNAME", interface))
     return subprocess.Popen(command, stdin=subprocess.PIPE, preexec_fn=prepare, env=environment, text=True)
 
 
@@ -280,6 +284,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--np", type=int, required=True, help="number of ranks")
     parser.add_argument("--pin", default="", help="CPUs to bind the ranks to, for example 0,1")
+    parser.add_argument("--hosts", default="", help="network namespaces to deal the ranks to, for example n1,n2")
     for inner in ("--rank", "--cpus"):
         parser.add_argument(inner, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--control", help=argparse.SUPPRESS)

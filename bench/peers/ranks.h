@@ -5,6 +5,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -39,6 +40,47 @@ static inline int rk_parse_pins(const char* text, rk_pins* pins) {
     at = *end == ',' ? end + 1 : end;
   }
   return 0;
+}
+
+/* The network namespaces that stand for hosts, as tests/tools/with-netns.sh makes them: rank r is on host r % count. */
+typedef struct {
+  char names[RK_MAX][16];
+  struct in_addr addresses[RK_MAX];
+  int count;
+} rk_hosts;
+
+/* From NETNS and NETNS_ADDRS, which that script sets. 0, or 1 and a line on stderr. */
+static inline int rk_find_hosts(rk_hosts* hosts) {
+  const char* names = getenv("NETNS");
+  const char* addresses = getenv("NETNS_ADDRS");
+  int used = 0, skipped = 0;
+  char address[32];
+  hosts->count = 0;
+  while (names != NULL && addresses != NULL && hosts->count < RK_MAX &&
+         sscanf(names, " %15s%n", hosts->names[hosts->count], &used) == 1 &&
+         sscanf(addresses, " %31s%n", address, &skipped) == 1 &&
+         inet_pton(AF_INET, address, &hosts->addresses[hosts->count]) == 1) {
+    names += used;
+    addresses += skipped;
+    hosts->count++;
+  }
+  if (hosts->count != 0) return 0;
+  fprintf(stderr, "bench: no hosts: start it within tests/tools/with-netns.sh, which sets NETNS and NETNS_ADDRS\n");
+  return 1;
+}
+
+/* This thread's further sockets are those of the host of a rank; without hosts nothing changes. 0, or 1 and a line on
+ * stderr. */
+static inline int rk_enter_host(const rk_hosts* hosts, int rank) {
+  if (hosts->count == 0) return 0;
+  const char* name = hosts->names[rank % hosts->count];
+  char path[64];
+  snprintf(path, sizeof(path), "/run/netns/%s", name);
+  const int ns = open(path, O_RDONLY | O_CLOEXEC);
+  const int entered = ns < 0 ? -1 : setns(ns, CLONE_NEWNET);
+  if (entered != 0) fprintf(stderr, "bench: cannot enter the network namespace %s: %s\n", path, strerror(errno));
+  if (ns >= 0) close(ns);
+  return entered != 0;
 }
 
 /* How many CPUs ranks placed like this can use together. */

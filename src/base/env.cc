@@ -50,6 +50,9 @@ constexpr Variable kTable[] = {
     {"HOCKET_SECRET", "", "16 to 4096 bytes, equal on all ranks",
      "Secret of the job: who does not prove that it knows it is refused (docs/security.md)."},
     {"HOCKET_SECRET_FILE", "", "path of a file of this user with mode 0600", "File with the secret of the job."},
+    {"HOCKET_NSOCKS_PERPEER", "1", "1 to 16",
+     "TCP connections of a pair of ranks that large messages are shared out to, once some flow; the higher rank's "
+     "value counts."},
     {"HOCKET_RESTART_COUNT", "", "a number, set by `hocket run`", "How often `hocket run` has restarted the job."},
     {"HOCKET_DEBUG", "WARN", "NONE, ERROR, WARN, INFO, TRACE", "Which log lines are written."},
     {"HOCKET_DEBUG_SUBSYS", "ALL", "list of INIT, COLL, NET, SHM, TUNE, ENV, ALL; a leading ^ means all others",

@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "base/env.h"
+#include "base/pacing.h"
 #include "base/text.h"
 
 namespace hocket {
@@ -75,6 +76,7 @@ Result<Fd> make_socket(const Address& address) {
   Fd fd(socket(address.data()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return descriptor_error("cannot make a socket for " + address.text());
   set_receive_window(fd.get());
+  do_not_pace(fd.get());
   return fd;
 }
 

@@ -274,6 +274,9 @@ Status BringUp::connect_tcp(const CommSettings& settings) {
                  apart, why.empty() ? "it is on another host (or HOCKET_HOST_ID says so)" : why.c_str());
 
   roster_.geometry = settings.geometry.value_or(geometry_for(parts_.nranks, Memory::apart));
+  HKT_ASSIGN(const int64_t sockets, env::get_int("HOCKET_NSOCKS_PERPEER", 1, 1, tcp::kMaxSockets));
+  roster_.striping = settings.striping.value_or(tcp::Striping{});
+  if (!settings.striping) roster_.striping.sockets = static_cast<uint32_t>(sockets);
   tcp::Config config = tcp_config(roster_, parts_);
   HKT_ASSIGN(const std::vector<Interface> interfaces, usable_interfaces());
   for (const Interface& i : interfaces) config.addresses.push_back(i.address);

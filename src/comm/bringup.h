@@ -11,6 +11,7 @@
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/unique_id.h"
 #include "comm/communicator.h"
+#include "transport/tcp/wire.h"
 
 namespace hocket {
 
@@ -25,6 +26,7 @@ struct CommSettings {
   std::optional<std::string> host_id;           // HOCKET_HOST_ID
   std::optional<RingGeometry>
       geometry;  // of all links; equal on all ranks. For tests: small slots reach many rounds soon
+  std::optional<tcp::Striping> striping;  // HOCKET_NSOCKS_PERPEER. For tests: small messages that are shared out
 };
 
 // The geometry of every link of a communicator where the settings do not say: by the number of its ranks, and whether

@@ -238,8 +238,12 @@ bool PointToPoint::push_slots(Partner& p, Transfer& t) {
       t.moved = n;
     } else {
       const uint64_t n = std::min<uint64_t>(t.bytes - t.moved, p.out->slot_bytes());
-      std::memcpy(p.out->push_begin(n), t.rest(), n);
-      p.out->push(n, more_);
+      if (p.out->lends() && !t.small()) {  // it ends when it has left, or with fail()
+        p.out->lend(t.rest(), n, more_);
+      } else {
+        std::memcpy(p.out->push_begin(n), t.rest(), n);
+        p.out->push(n, more_);
+      }
       t.moved += n;
     }
   }
@@ -483,6 +487,7 @@ void PointToPoint::check() {
 }
 
 void PointToPoint::fail(const Error& e) {
+  waiter_.reclaim();  // buffers go back to their callers
   for (const auto& t : transfers_)
     if (t->live) finish(t.get(), &e);
   leaving_.clear();

@@ -43,6 +43,7 @@ tcp::Config tcp_config(const Roster& roster, const Parts& parts) {
   config.nonce = parts.nonce;
   config.epoch = parts.epoch;
   config.geometry = roster.geometry;
+  config.striping = roster.striping;
   config.tags = kLinkTags;
   config.log = {parts.rank, parts.nranks};
   config.secret = roster.secret;

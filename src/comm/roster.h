@@ -41,7 +41,8 @@ struct Roster {
   std::vector<std::shared_ptr<const Mate>> mates;  // by rank
   std::string transport = "auto";                  // asked for at bring-up
   RingGeometry geometry;                           // of the links of plans
-  select::Costs costs;                             // those of rank 0 of the first communicator
+  tcp::Striping striping;
+  select::Costs costs;  // those of rank 0 of the first communicator
   shm::Backing backing = shm::Backing::memfd;
   std::shared_ptr<shm::File> file;  // null: this rank shares no memory
   std::shared_ptr<tcp::Port> port;  // null: no rank needs TCP

@@ -73,7 +73,7 @@ class Waiter {
   // All that was pushed has left this process's memory.
   bool flushed() const;
   // The call fails: what its links have been lent is the caller's again.
-  void reclaim() {
+  void reclaim() const {
     for (Transport* t : pumps_) t->reclaim();
   }
   bool pumped() const { return pumped_; }

@@ -1,4 +1,4 @@
-// TCP in the conformance suite: over both loopback addresses.
+// TCP in the conformance suite: over both loopback addresses, and with messages cut for several connections.
 #include "conformance/fabric.h"
 #include "conformance/tcp_ranks.h"
 
@@ -7,11 +7,12 @@ namespace {
 
 class Tcp final : public Fabric {
  public:
-  explicit Tcp(Family family) : family_(family) {}
+  explicit Tcp(Family family, const tcp::Striping& striping = {}) : family_(family), striping_(striping) {}
 
   std::vector<Rank> make(int nranks, uint16_t tags, RingGeometry geometry) override {
     TcpSetup setup;
     setup.geometry = geometry;
+    setup.striping = striping_;
     setup.tags = tags;
     setup.addresses = {Address::loopback(family_, 0)};
     TcpRanks transports = make_tcp_ranks(nranks, setup);
@@ -46,10 +47,12 @@ class Tcp final : public Fabric {
 
  private:
   const Family family_;
+  const tcp::Striping striping_;
   std::vector<tcp::TcpTransport*> transports_;
 };
 
 FabricPtr v4() { return std::make_unique<Tcp>(Family::v4); }
+FabricPtr stripes() { return std::make_unique<Tcp>(Family::v4, tcp::Striping{3, 60, 50}); }
 FabricPtr v6() { return std::make_unique<Tcp>(Family::v6); }
 
 // A host without IPv6 has nothing to test: said once, by a test that is skipped.
@@ -59,6 +62,8 @@ TEST(TcpV6, ThisHostHasIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(TcpV4, TransportTest, testing::Values(&v4));
+INSTANTIATE_TEST_SUITE_P(TcpStripes, TransportTest, testing::Values(&stripes));
+INSTANTIATE_TEST_SUITE_P(TcpStripes, MortalTransportTest, testing::Values(&stripes));
 INSTANTIATE_TEST_SUITE_P(TcpV6, TransportTest, testing::ValuesIn(v6_makers()));
 INSTANTIATE_TEST_SUITE_P(TcpV4, MortalTransportTest, testing::Values(&v4));
 

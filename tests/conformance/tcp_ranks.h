@@ -26,17 +26,25 @@ struct TcpTestAccess {
   }
   static void start_recv(TcpTransport& t, int peer, uint16_t tag, uint64_t count) {
     const TurnLock lock(t.turn_);
-    t.peers_[static_cast<size_t>(peer)]->in.rings_[tag].arrived = count;
+    t.peers_[static_cast<size_t>(peer)]->in.rings_[tag].begun = count;
   }
   // What the kernel does to the connections of a killed process.
   static void kill(TcpTransport& t) {
     const TurnLock lock(t.turn_);
-    for (const auto* p : t.up_) shutdown(p->fd.get(), SHUT_RDWR);
+    for (const auto* p : t.up_) {
+      shutdown(p->fd.get(), SHUT_RDWR);
+      for (const auto& share : p->shares) shutdown(share->fd.get(), SHUT_RDWR);
+    }
   }
   // The connection to `peer`, to write to it what no Outbox would.
   static int socket(TcpTransport& t, int peer) {
     const TurnLock lock(t.turn_);
     return t.peers_[static_cast<size_t>(peer)]->fd.get();
+  }
+  // The same of a further one.
+  static int share(TcpTransport& t, int peer, size_t i) {
+    const TurnLock lock(t.turn_);
+    return t.peers_[static_cast<size_t>(peer)]->shares.at(i)->fd.get();
   }
 };
 
@@ -52,6 +60,7 @@ inline bool has_ipv6() { return listen_on(Address::loopback(Family::v6, 0)).ok()
 
 struct TcpSetup {
   RingGeometry geometry{8, 64 * 1024, 4};
+  tcp::Striping striping = {};
   uint16_t tags = 4;
   std::vector<Address> addresses{Address::loopback(Family::v4, 0)};
   SharedSecret secret = {};
@@ -64,6 +73,7 @@ inline tcp::Config tcp_config(int rank, int nranks, uint64_t nonce, const TcpSet
   config.nonce = nonce;
   config.epoch = 7;
   config.geometry = setup.geometry;
+  config.striping = setup.striping;
   config.tags = setup.tags;
   config.addresses = setup.addresses;
   config.secret = setup.secret;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "comm/children.h"
@@ -16,7 +17,8 @@ struct Where {
   const char* name;
   const char* transport;
   int hosts;
-  bool small;  // slots
+  bool small;                                  // slots
+  std::optional<tcp::Striping> striping = {};  // none: one connection per pair
 };
 inline const Where kPlaces[] = {{"Shm", "shm", 1, false},
                                 {"ShmSmall", "shm", 1, true},
@@ -32,6 +34,7 @@ class Places : public testing::TestWithParam<Where> {
     spec.transport = GetParam().transport;
     spec.hosts = GetParam().hosts;
     if (GetParam().small) spec.geometry = small_rings();
+    spec.striping = GetParam().striping;
     return spec;
   }
 };

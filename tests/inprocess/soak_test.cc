@@ -317,6 +317,9 @@ TEST_P(Soak, EveryBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Soak, testing::ValuesIn(kPlaces), place_name);
+// Most messages are cut for three connections.
+INSTANTIATE_TEST_SUITE_P(Stripes, Soak, testing::Values(Where{"Tcp", "tcp", 1, false, tcp::Striping{3, 300, 128}}),
+                         place_name);
 
 }  // namespace
 }  // namespace hocket::test

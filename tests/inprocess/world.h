@@ -23,6 +23,7 @@ struct WorldSpec {
   hktDeterminism_t determinism = HKT_DETERMINISM_R1;
   std::optional<std::string> progress;
   std::optional<RingGeometry> geometry;
+  std::optional<tcp::Striping> striping;
   int64_t timeout_ms = 20'000;
 
   std::string label() const {
@@ -49,6 +50,7 @@ inline Result<std::unique_ptr<Communicator>> join(const hktUniqueId& id, const W
   settings.determinism = spec.determinism;
   settings.progress = spec.progress;
   settings.geometry = spec.geometry;
+  settings.striping = spec.striping;
   settings.host_id = "host" + std::to_string(spec.one_by_one ? rank % spec.hosts : rank * spec.hosts / spec.n);
   const Deadline deadline = Deadline::in_ms(30'000);
   HKT_ASSIGN(const std::unique_ptr<Rendezvous> rendezvous, Rendezvous::open(id, spec.n, rank, deadline));

@@ -74,6 +74,19 @@ class Hosts(Case):
         for _, there, here in self.winners(run):
             self.assertEqual((there, here), ("10.77.0.101", "10.77.0.102"))
 
+    def test_large_messages_go_by_several_connections(self):
+        perf = f"{launch.BIN / 'hocket'} perf all_reduce -b 100K -e 6400K -f 4 -w 1 -n 3 -c 3"
+        ranks = [f"on n{1 + r % 2} env RANK={r} WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29511 HOCKET_HOST_ID=host{r} "
+                 f"HOCKET_NSOCKS_PERPEER=3 {perf} & p{r}=$!" for r in range(4)]
+        script = "rc=0\n" + "\n".join(ranks) + "\nfor p in $p0 $p1 $p2 $p3; do wait $p || rc=$?; done; exit $rc"
+        run = self.run_command(WITH, "-n", "2", "--", "bash", "-c", script, HOCKET_DEBUG="INFO")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertIn("4 groups of ranks with shared memory, tcp", run.stderr)
+        wide = set(re.findall(r" (\d)/4 INFO 3 connections with rank (\d), for large messages", run.stderr))
+        self.assertTrue(wide, run.stderr)
+        self.assertEqual(wide, {(b, a) for a, b in wide})  # both ends have them
+        self.assertNotIn("4 connections", run.stderr)
+
     def test_a_name_that_means_loopback_at_home(self):
         hosts = self.folder / "hosts"
         hosts.write_text("127.0.0.1 localhost\n127.0.1.1 n1\n")

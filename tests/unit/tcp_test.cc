@@ -111,6 +111,7 @@ TEST(TcpBoxes, MessagesSurviveEverySplitOfTheStream) {
   tcp::CallLog calls;
   tcp::Outbox out(limits, calls);
   tcp::Inbox in(limits);
+  tcp::Inbox::Stream stream(tcp::Inbox::Stream::Kind::first);
   auto stage = std::make_unique<tcp::Stage>();
   NoControl sink;
   Link send[3], recv[3];
@@ -157,7 +158,7 @@ TEST(TcpBoxes, MessagesSurviveEverySplitOfTheStream) {
       for (const auto& payload : lent) std::fill(payload->begin(), payload->end(), '?');
       lent.clear();
     }
-    auto got = in.receive(pair->second.get(), *stage, sink);
+    auto got = in.receive(pair->second.get(), stream, *stage, sink);
     ASSERT_TRUE(got.ok()) << got.error().text;
     while (received < sent.size()) {
       const auto [t, bytes] = sent[received];

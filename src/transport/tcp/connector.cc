@@ -70,6 +70,7 @@ Status Connector::try_next(Dial& d, int64_t now) {
   p.fd = std::move(*started);
   p.peer = way.to;
   p.rank = d.rank;
+  p.purpose = d.purpose;
   p.since = now;
   pending_.push_back(std::move(p));
   return {};
@@ -79,8 +80,10 @@ void Connector::run_dials(Events& events, int64_t now) {
   for (size_t i = dials_.size(); i-- > 0;) {
     Dial& d = dials_[i];
     const auto open = [&] {
-      return std::any_of(pending_.begin(), pending_.end(),
-                         [&](const Pending& p) { return p.rank == d.rank && p.state != State::watched; });
+      return std::any_of(pending_.begin(), pending_.end(), [&](const Pending& p) {
+        const bool same = (p.purpose == Purpose::share) == (d.purpose == Purpose::share);
+        return p.rank == d.rank && same && p.state != State::watched;
+      });
     };
     while (d.next < d.ways.size() && (now >= d.next_at || !open())) {
       if (Status s = try_next(d, now); !s) {
@@ -92,7 +95,8 @@ void Connector::run_dials(Events& events, int64_t now) {
     }
     if (open()) continue;
     // That a rank which is only watched cannot be reached proves something if it was tried: it may yet connect itself.
-    if (d.purpose == Purpose::carry || !d.inconclusive)
+    // One connection less of several is no fault.
+    if (d.purpose == Purpose::carry || (d.purpose == Purpose::watch && !d.inconclusive))
       events.failed.push_back(
           {d.rank,
            error(hktRemoteError,
@@ -133,6 +137,7 @@ void Connector::welcome(Port::Visitor& visitor, Events& events) {
   const auto me = static_cast<uint32_t>(config_.rank);
   const bool watch = h.purpose == static_cast<uint32_t>(Purpose::watch);
   const bool tell = h.purpose == static_cast<uint32_t>(Purpose::tell);
+  const bool share = h.purpose == static_cast<uint32_t>(Purpose::share);
   if (h.rank >= static_cast<uint32_t>(config_.nranks) || h.rank == me || (!tell && watch != (h.rank < me))) {
     drop(visitor.peer, "its rank is none that connects to this one");
     return;
@@ -141,6 +146,7 @@ void Connector::welcome(Port::Visitor& visitor, Events& events) {
   p.fd = std::move(visitor.fd);
   p.peer = visitor.peer;
   p.rank = static_cast<int>(h.rank);
+  p.purpose = share ? Purpose::share : Purpose::carry;
   p.since = now_ns();
   p.got = visitor.early.size();
   std::memcpy(p.bytes.data(), visitor.early.data(), p.got);
@@ -249,7 +255,8 @@ Connector::Step Connector::read_hello(Pending& p, Events& events) {
   std::memcpy(&h, p.bytes.data(), sizeof h);
   p.got = 0;
   // Of two addresses that answered in one round the first is taken.
-  if (std::any_of(events.made.begin(), events.made.end(), [&](const Made& m) { return m.rank == p.rank; }))
+  if (std::any_of(events.made.begin(), events.made.end(),
+                  [&](const Made& m) { return m.rank == p.rank && m.purpose == p.purpose; }))
     return Step::drop;
   const bool ours = h.magic == kMagic && h.auth == 0 && h.nonce == config_.nonce;
   if (!ours || h.rank != static_cast<uint32_t>(p.rank)) {
@@ -346,20 +353,24 @@ void Connector::progress(Events& events, std::vector<Port::Visitor>& visitors) {
       step = Step::drop;
     }
     if (step == Step::keep) continue;
-    if (step == Step::made) events.made.push_back({p.rank, std::move(p.fd), p.peer});
+    if (step == Step::made) events.made.push_back({p.rank, std::move(p.fd), p.peer, p.purpose});
     if (i + 1 != pending_.size()) p = std::move(pending_.back());
     pending_.pop_back();
   }
-  for (const Made& m : events.made) settle(m.rank);
+  for (const Made& m : events.made) settle(m.rank, m.purpose);
   for (const Failed& f : events.failed) settle(f.rank);
   run_dials(events, now);
 }
 
-void Connector::settle(int rank) {
+void Connector::settle(int rank, Purpose purpose) {
   // A watch is its owner's to close: were it to end before the new connection is seen there, it would look like a
-  // death.
-  std::erase_if(pending_, [&](const Pending& p) { return p.rank == rank && p.state != State::watched; });
-  std::erase_if(dials_, [&](const Dial& d) { return d.rank == rank; });
+  // death. Of those that share, each that the other side has begun is one more.
+  const bool shares = purpose == Purpose::share;
+  std::erase_if(pending_, [&](const Pending& p) {
+    const bool kept = p.state == State::watched || (shares && p.state == State::answered);
+    return p.rank == rank && !kept && (p.purpose == Purpose::share) == shares;
+  });
+  std::erase_if(dials_, [&](const Dial& d) { return d.rank == rank && (d.purpose == Purpose::share) == shares; });
 }
 
 }  // namespace hocket::tcp

@@ -1,4 +1,4 @@
-// Connector: makes the one connection of each pair of ranks of a communicator. Visitors come from the rank's Port; of a
+// Connector: makes the connections of the pairs of ranks of a communicator. Visitors come from the rank's Port; of a
 // pair the higher rank connects and the lower accepts. A peer's addresses are tried in order, the next one after 250 ms
 // or at a failure, and the first that answers with the right hello is taken. Nothing here blocks. Not thread-safe.
 #pragma once
@@ -48,14 +48,15 @@ class Connector {
   // Addresses of a rank from its Port::contact(). An error says what is wrong with the bytes.
   static Result<std::vector<Address>> parse_contact(std::string_view bytes);
 
-  // Starts to connect to `rank` (higher connects to lower), or to watch it (lower to higher). An error: this process
-  // has no descriptor or memory for it; that no address answers shows in progress().
+  // Starts to connect to `rank` (higher connects to lower; one at a time), or to watch it (lower to higher). An error:
+  // this process has no descriptor or memory for it; that no address answers shows in progress().
   Status dial(int rank, std::vector<Way> ways, Purpose purpose);
 
   struct Made {
     int rank;
     Fd fd;
     Address peer;
+    Purpose purpose;  // carry or share
   };
   struct Failed {
     int rank;  // who is to blame
@@ -77,8 +78,8 @@ class Connector {
     return !dials_.empty() ||
            std::any_of(pending_.begin(), pending_.end(), [](const Pending& p) { return p.state != State::watched; });
   }
-  // `rank` is connected: forgets all other attempts between it and this rank.
-  void settle(int rank);
+  // `rank` is connected: forgets all other attempts of that kind between it and this rank.
+  void settle(int rank, Purpose purpose = Purpose::carry);
 
  private:
   enum class State : uint8_t {
@@ -95,6 +96,7 @@ class Connector {
     Fd fd;
     Address peer;
     int rank = -1;
+    Purpose purpose = Purpose::carry;
     State state = State::connecting;
     int64_t since = 0;
     size_t got = 0;

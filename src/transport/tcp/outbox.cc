@@ -1,19 +1,17 @@
 #include "transport/tcp/outbox.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 
 #include "transport/tcp/fault_frame.h"
 
 namespace hocket::tcp {
 
-Outbox::Outbox(const Limits& limits, const CallLog& calls)
+Outbox::Outbox(const Limits& limits, const CallLog& calls, const Striping& striping)
     : limits_(limits),
       calls_(calls),
+      striping_(striping),
       rings_(limits.tags),
       order_(std::bit_ceil(size_t{limits.tags} * limits.geometry.depth)),
       acks_(limits.tags) {}
@@ -32,6 +30,7 @@ void Outbox::push(uint16_t tag, uint32_t bytes, const void* lent) {
   ring.messages[ring.pushed++ & (limits_.geometry.depth - 1)] = {bytes, lent};
   order_[order_tail_++ & (order_.size() - 1)] = static_cast<uint8_t>(tag);
   ++unsent_;
+  largest_ = std::max(largest_, bytes);
 }
 
 void Outbox::reclaim() {
@@ -42,14 +41,7 @@ void Outbox::reclaim() {
       m.lent = nullptr;
     }
   }
-  for (size_t i = piece_; i < pieces_; ++i) {
-    if (homes_[i].at == nullptr) continue;
-    iovec& piece = piece_list_[i];  // of the first one a part may have left
-    unsigned char* to = homes_[i].at + (homes_[i].n - piece.iov_len);
-    std::memcpy(to, piece.iov_base, piece.iov_len);
-    piece.iov_base = to;
-    homes_[i] = {};
-  }
+  batch_.reclaim();
 }
 
 void Outbox::credit(uint16_t tag, uint64_t count) {
@@ -84,41 +76,17 @@ Header Outbox::header(Kind kind) const {
   return h;
 }
 
-// Copies bytes into the batch.
-void Outbox::stage(const void* bytes, size_t n) {
-  unsigned char* to = staging_.data() + staged_;
-  std::memcpy(to, bytes, n);
-  staged_ += n;
-  batch_bytes_ += n;
-  if (pieces_ != 0) {
-    iovec& last = piece_list_[pieces_ - 1];
-    if (static_cast<unsigned char*>(last.iov_base) + last.iov_len == to) {
-      last.iov_len += n;
-      return;
-    }
-  }
-  homes_[pieces_] = {};
-  piece_list_[pieces_++] = {to, n};
-}
-
-// Makes bytes that stay where they are part of the batch. `home`: if they are lent, their place in a slot.
-void Outbox::refer(const void* bytes, size_t n, unsigned char* home) {
-  homes_[pieces_] = {home, n};
-  piece_list_[pieces_++] = {const_cast<void*>(bytes), n};
-  batch_bytes_ += n;
-}
-
 void Outbox::control(Kind kind, const void* payload, size_t bytes) {
   Header h = header(kind);
   h.length = bytes;
-  stage(&h, sizeof h);
-  if (bytes != 0) stage(payload, bytes);
+  batch_.stage(&h, sizeof h);
+  if (bytes != 0) batch_.stage(payload, bytes);
 }
 
 // All calls since the last announcement, so that the peer's log has no holes; more than 64 would be overwritten there.
 void Outbox::compose_announcements() {
   if (calls_.latest() - announced_ > CallLog::kEntries) announced_ = calls_.latest() - CallLog::kEntries;
-  while (announced_ != calls_.latest() && fits(sizeof(Header) + sizeof(CallRecord)))
+  while (announced_ != calls_.latest() && batch_.fits(sizeof(Header) + sizeof(CallRecord)))
     if (const CallRecord* call = calls_.find(++announced_); call != nullptr)
       control(Kind::announce, call, sizeof *call);
   announce_due_ = announce_due_ && announced_ != calls_.latest();
@@ -135,21 +103,54 @@ void Outbox::compose_message() {
   h.signature = static_cast<uint32_t>(slot_tag >> 32);
   h.sequence = static_cast<uint32_t>(slot_tag);
   h.tag = tag;
-  stage(&h, sizeof h);
+  batch_.stage(&h, sizeof h);
   unsigned char* const slot = ring.memory.payload(index, m.bytes);
   const void* payload = m.lent != nullptr ? m.lent : slot;
   if (m.bytes > kSmall)
-    refer(payload, m.bytes, m.lent != nullptr ? slot : nullptr);
+    batch_.refer(payload, m.bytes, m.lent != nullptr ? slot : nullptr);
   else if (m.bytes != 0)
-    stage(payload, m.bytes);
-  ++in_batch_;
+    batch_.stage(payload, m.bytes);
+  ++batch_.messages;
+}
+
+const Outbox::Message& Outbox::head() const {
+  const Ring& ring = rings_[order_[order_head_ & (order_.size() - 1)]];
+  return ring.messages[ring.taken & (limits_.geometry.depth - 1)];
+}
+
+// The next part of the head; with the last one the message counts as taken.
+void Outbox::compose_part(Batch& batch) {
+  const uint16_t tag = order_[order_head_ & (order_.size() - 1)];
+  Ring& ring = rings_[tag];
+  const Message& m = head();
+  const uint64_t slot_tag = ring.memory.tag(ring.taken).load(std::memory_order_relaxed);
+  const Place place{cut_, m.bytes};
+  const uint32_t n = std::min(striping_.part, m.bytes - cut_);
+  Header h = header(Kind::part);
+  h.length = n;
+  h.call = std::bit_cast<uint64_t>(place);
+  h.signature = static_cast<uint32_t>(slot_tag >> 32);
+  h.sequence = static_cast<uint32_t>(slot_tag);
+  h.tag = tag;
+  batch.stage(&h, sizeof h);
+  unsigned char* const slot = ring.memory.payload(ring.taken, m.bytes) + cut_;
+  if (m.lent != nullptr)
+    batch.refer(static_cast<const unsigned char*>(m.lent) + cut_, n, slot);
+  else
+    batch.refer(slot, n, nullptr);
+  ++batch.messages;
+  cut_ += n;
+  if (cut_ != m.bytes) {
+    ++unsent_;
+    return;
+  }
+  cut_ = 0;
+  ++ring.taken;
+  ++order_head_;
 }
 
 void Outbox::compose() {
-  piece_ = pieces_ = 0;
-  staged_ = 0;
-  batch_bytes_ = 0;
-  in_batch_ = 0;
+  batch_.clear();
   if (fault_bytes_ != 0) {
     control(Kind::fault, fault_.data(), fault_bytes_);
     fault_bytes_ = 0;
@@ -158,51 +159,54 @@ void Outbox::compose() {
     Header h = header(Kind::ack);
     h.tag = static_cast<uint16_t>(std::countr_zero(acks_due_));
     h.call = acks_[h.tag];
-    stage(&h, sizeof h);
+    batch_.stage(&h, sizeof h);
   }
   if (messages() || announce_due_) compose_announcements();
-  while (messages() && announced_ == calls_.latest() && fits(sizeof(Header) + kSmall)) compose_message();
-  if (goodbye_due_ && !messages() && !announce_due_ && fits(sizeof(Header))) {
+  while (messages() && announced_ == calls_.latest() && batch_.fits(sizeof(Header) + kSmall)) {
+    if (cut()) {  // the others are to have the parts behind it
+      compose_part(batch_);
+      break;
+    }
+    compose_message();
+  }
+  if (goodbye_due_ && !messages() && !announce_due_ && batch_.fits(sizeof(Header))) {
     control(Kind::goodbye, nullptr, 0);
     goodbye_due_ = false;
   }
 }
 
-Result<bool> Outbox::flush(int fd) {
-  bool moved = false;
-  for (;;) {
-    if (piece_ == pieces_) {
-      if (!due()) return moved;
-      compose();
-    }
-    ssize_t sent = 0;
-    if (piece_ + 1 == pieces_) {  // small messages: the shorter system call
-      sent = send(fd, piece_list_[piece_].iov_base, piece_list_[piece_].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } else {
-      msghdr message{};
-      message.msg_iov = &piece_list_[piece_];
-      message.msg_iovlen = pieces_ - piece_;
-      sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
-    if (sent < 0) {
-      if (errno == EINTR) continue;
-      // Out of kernel memory passes; a connection that is gone does not.
-      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) return moved;
-      if (errno == EFAULT) return error(hktInvalidArgument, "the memory of a send buffer cannot be read");
-      return error(hktRemoteError, "cannot send: %s", std::strerror(errno));
-    }
-    moved = true;
-    auto left = static_cast<size_t>(sent);
-    for (; piece_ < pieces_ && left >= piece_list_[piece_].iov_len; ++piece_) left -= piece_list_[piece_].iov_len;
-    if (piece_ < pieces_) {  // the socket is full
-      iovec& rest = piece_list_[piece_];
-      rest.iov_base = static_cast<unsigned char*>(rest.iov_base) + left;
-      rest.iov_len -= left;
-      return moved;
-    }
-    unsent_ -= in_batch_;
-    in_batch_ = 0;
+Result<Outbox::Flow> Outbox::send(Batch& batch, int fd) {
+  HKT_ASSIGN(const bool moved, batch.send(fd));
+  if (!batch.sent()) return moved ? Flow::full : Flow::stopped;
+  unsent_ -= batch.messages;
+  batch.messages = 0;
+  return Flow::done;
+}
+
+Result<Outbox::Flow> Outbox::flush(int fd) {
+  if (batch_.sent()) {
+    if (!due()) return Flow::stopped;
+    compose();
   }
+  HKT_ASSIGN(const Flow flow, send(batch_, fd));
+  return flow == Flow::done && due() ? Flow::more : flow;
+}
+
+Result<Outbox::Flow> Outbox::flush(Share& share, int fd) {
+  if (share.batch_.sent()) {
+    const bool ends = share.goodbye_due_ && !messages();
+    if (cut_ == 0 && !ends) return Flow::stopped;
+    share.batch_.clear();
+    if (ends) {
+      const Header h = header(Kind::goodbye);
+      share.batch_.stage(&h, sizeof h);
+      share.goodbye_due_ = false;
+    } else {
+      compose_part(share.batch_);
+    }
+  }
+  HKT_ASSIGN(const Flow flow, send(share.batch_, fd));
+  return flow == Flow::done && cut_ != 0 ? Flow::more : flow;
 }
 
 }  // namespace hocket::tcp

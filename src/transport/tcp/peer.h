@@ -1,15 +1,18 @@
 // One peer of a TcpTransport. Part of its implementation, apart for the tests that look inside.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "transport/tcp/tcp_transport.h"
 
 namespace hocket::tcp {
 
-// Its connection, what goes out and what comes in.
+// Its connections, what goes out and what comes in.
 struct TcpTransport::Peer final : Inbox::Sink {
   enum class State : uint8_t {
     idle,    // no link opened here, not connected
@@ -17,7 +20,25 @@ struct TcpTransport::Peer final : Inbox::Sink {
     up,
     gone,  // the connection is closed, after a goodbye or with a fault
   };
-  Peer(TcpTransport& t, int r) HKT_REQUIRES(t.turn_) : transport(t), rank(r), out(t.limits_, t.calls_), in(t.limits_) {}
+  // A further connection, which carries parts of large messages.
+  struct Share {
+    Fd fd;
+    Outbox::Share out;
+    Inbox::Stream in{Inbox::Stream::Kind::further};
+    bool shut = false;  // closed for sending: this rank leaves
+  };
+  Peer(TcpTransport& t, int r) HKT_REQUIRES(t.turn_)
+      : transport(t), rank(r), out(t.limits_, t.calls_, t.config_.striping), in(t.limits_) {}
+  // Nothing will come by further connections.
+  bool shares_over() const {
+    return std::all_of(shares.begin(), shares.end(), [](const auto& share) { return share->in.over(); });
+  }
+  // By all of them.
+  bool all_sent() const { return out.idle() && out.unsent() == 0; }
+  // Large messages have gone either way.
+  bool large() const HKT_REQUIRES(transport.turn_) {
+    return std::max<uint64_t>(in.largest(), out.largest()) >= transport.config_.striping.from;
+  }
   Status control(const Header& header, const unsigned char* payload) override HKT_REQUIRES(transport.turn_);
 
   TcpTransport& transport;
@@ -25,8 +46,13 @@ struct TcpTransport::Peer final : Inbox::Sink {
   State state = State::idle;
   Fd fd;
   std::string address;
+  Address where;  // of the peer, as `address`
   Outbox out;
   Inbox in;
+  Inbox::Stream stream{Inbox::Stream::Kind::first};
+  std::vector<std::unique_ptr<Share>> shares;  // may come before the first connection is up
+  enum class More : uint8_t { may, coming, none };
+  More more_shares = More::may;      // one is being made; none will be
   std::string send_error;            // why sending failed: counts only after all the peer has said has been read
   bool queued = false;               // in queued_
   bool goodbye = false;              // the peer has said it

@@ -1,12 +1,8 @@
 #include "transport/tcp/tcp_transport.h"
 
-#include <linux/sockios.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +37,7 @@ Status TcpTransport::Peer::control(const Header& header, const unsigned char* pa
       goodbye = true;
       return {};
     case Kind::data:
+    case Kind::part:
     case Kind::go:
       break;
   }
@@ -185,6 +182,12 @@ size_t TcpTransport::connected() const {
   return up_.size();
 }
 
+size_t TcpTransport::sockets(int rank) const {
+  const TurnLock lock(turn_);
+  const Peer* p = rank < 0 || rank >= config_.nranks ? nullptr : peers_[static_cast<size_t>(rank)].get();
+  return p == nullptr || p->state != Peer::State::up ? 0 : 1 + p->shares.size();
+}
+
 // --- moving data
 
 void TcpTransport::pushed(Link& link, uint32_t bytes, const void* lent) {
@@ -192,6 +195,7 @@ void TcpTransport::pushed(Link& link, uint32_t bytes, const void* lent) {
   Peer& p = *peers_[link.id() >> 16];
   const bool at_once = p.out.unsent() == 0;  // else the socket is full or not there: progress() goes on with it
   p.out.push(static_cast<uint16_t>(link.id()), bytes, lent);
+  if (bytes >= config_.striping.from) widen(p);
   if (at_once) flush(p);
   flush_later(p);
   if (p.state == Peer::State::gone && p.goodbye)
@@ -210,16 +214,29 @@ void TcpTransport::popped(Link& link) {
 
 bool TcpTransport::flush(Peer& p) {
   if (p.state != Peer::State::up || !p.send_error.empty()) return false;
-  Result<bool> moved = p.out.flush(p.fd.get());
-  if (moved) return *moved;
-  p.send_error = moved.error().text;
-  // The peer closes a connection that is gone, and its last words come first; a fault of this rank is known now.
-  if (moved.error().code != hktRemoteError) blame(config_.rank, moved.error().code, p.send_error);
-  return false;
+  bool moved = false;
+  // In turns, so that each socket takes a part of what goes by several.
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t i = 0; i <= p.shares.size(); ++i) {
+      Peer::Share* const share = i == 0 ? nullptr : p.shares[i - 1].get();
+      if (share != nullptr && share->in.over()) continue;  // the peer leaves
+      Result<Outbox::Flow> flow = share == nullptr ? p.out.flush(p.fd.get()) : p.out.flush(share->out, share->fd.get());
+      if (!flow) {
+        p.send_error = flow.error().text;
+        // The peer closes a connection that is gone, and its last words come first; a fault of this rank is known now.
+        if (flow.error().code != hktRemoteError) blame(config_.rank, flow.error().code, p.send_error);
+        return moved;
+      }
+      moved = moved || *flow != Outbox::Flow::stopped;
+      more = more || *flow == Outbox::Flow::more;
+    }
+  }
+  return moved;
 }
 
 void TcpTransport::flush_later(Peer& p) {
-  if (p.queued || p.out.idle()) return;
+  if (p.queued || p.all_sent()) return;
   p.queued = true;
   queued_.push_back(&p);
 }
@@ -230,28 +247,66 @@ bool TcpTransport::flush_queued() {
   for (Peer* p : queued_) {
     moved |= flush(*p);
     // Messages that will never leave stay: flushed() must not come true for them.
-    p->queued = p->state == Peer::State::gone ? p->out.unsent() != 0 : !p->out.idle();
+    p->queued = p->state == Peer::State::gone ? p->out.unsent() != 0 : !p->all_sent();
     if (p->queued) queued_[kept++] = p;
   }
   queued_.resize(kept);
   return moved;
 }
 
-bool TcpTransport::receive(Peer& p) {
-  Result<Inbox::Got> got = p.in.receive(p.fd.get(), stage_, p);
-  if (got && *got != Inbox::Got::end) return *got == Inbox::Got::bytes;
+bool TcpTransport::receive(Peer& p, Sockets which) {
+  Result<Inbox::Got> got = p.in.receive(p.fd.get(), p.stream, stage_, p);
+  bool moved = got.ok() && *got == Inbox::Got::bytes;
+  if (got && *got != Inbox::Got::end) {
+    // Others are asked when a message has begun that they have parts of: each question is a system call.
+    if (!p.shares.empty() && (which == Sockets::all || p.in.incomplete())) moved = receive_shares(p) || moved;
+    if (p.more_shares == Peer::More::may && p.large()) widen(p);
+    return moved;
+  }
   if (!got)
     blame(p.rank, hktRemoteError,
           format("rank %d (%s) sent what makes no sense: %s", p.rank, p.address.c_str(), got.error().text.c_str()));
-  lose(p);
+  else
+    while (receive_shares(p))  // a peer ends the first connection when all has come by the others
+      if (p.state != Peer::State::up) return true;
+  lose(p, p.stream.why_ended());
   return true;
+}
+
+// True if anything has come, or the peer is lost.
+bool TcpTransport::receive_shares(Peer& p) {
+  bool moved = false;
+  for (size_t i = p.shares.size(); i-- > 0;) {
+    Peer::Share& share = *p.shares[i];
+    Result<Inbox::Got> got = p.in.receive(share.fd.get(), share.in, stage_, p);
+    if (got && *got == Inbox::Got::bytes) moved = true;
+    if (got && *got != Inbox::Got::end) continue;
+    if (got) {
+      // Why it has ended may be said on the first one: a fault, or a goodbye before this one carried anything.
+      for (Result<Inbox::Got> last = Inbox::Got::bytes; last.ok() && *last == Inbox::Got::bytes;)
+        last = p.in.receive(p.fd.get(), p.stream, stage_, p);
+    } else {
+      blame(p.rank, hktRemoteError,
+            format("rank %d (%s) sent what makes no sense: %s", p.rank, p.address.c_str(), got.error().text.c_str()));
+    }
+    if (got && (share.in.over() || (p.goodbye && !p.in.incomplete()))) {
+      p.shares.erase(p.shares.begin() + static_cast<std::ptrdiff_t>(i));
+      p.out.set_shares(p.shares.size());
+      p.more_shares = Peer::More::none;
+      moved = true;
+      continue;
+    }
+    lose(p, share.in.why_ended());
+    return true;
+  }
+  return moved;
 }
 
 bool TcpTransport::receive_ready() {
   bool moved = false;
   if (up_.size() <= kScan) {
     // Backwards, for lose() puts the last one into the gap.
-    for (size_t i = up_.size(); i-- > 0;) moved |= receive(*up_[i]);
+    for (size_t i = up_.size(); i-- > 0;) moved |= receive(*up_[i], slept_ ? Sockets::all : Sockets::needed);
     return moved;
   }
   std::array<epoll_event, 32> events;
@@ -262,7 +317,7 @@ bool TcpTransport::receive_ready() {
     if (p == nullptr)
       others = true;
     else if (p->state == Peer::State::up)
-      moved |= receive(*p);
+      moved |= receive(*p, Sockets::all);
   }
   if (others) look_around();
   return moved;
@@ -270,8 +325,10 @@ bool TcpTransport::receive_ready() {
 
 bool TcpTransport::pump() {
   bool moved = flush_queued();
-  if (missing_ != 0 || connector_.busy() || ++polls_ % kLookEvery == 0) look_around();
+  if (++polls_ % kLookEvery == 0) slept_ = true;
+  if (missing_ != 0 || slept_ || connector_.busy()) look_around();
   moved |= receive_ready();
+  slept_ = false;
   return moved;
 }
 
@@ -288,114 +345,27 @@ bool TcpTransport::flushed() const {
 void TcpTransport::reclaim() {
   if (getpid() != pid_) return;  // a forked child sends nothing
   const TurnLock lock(turn_);
-  for (const auto& p : peers_)
-    if (p != nullptr) p->out.reclaim();
+  for (const auto& p : peers_) {
+    if (p == nullptr) continue;
+    p->out.reclaim();
+    for (const auto& share : p->shares) p->out.reclaim(share->out);
+  }
 }
 
 void TcpTransport::poll_set(std::vector<pollfd>& fds) const {
   const TurnLock lock(turn_);
   fds.push_back({epoll_.get(), POLLIN, 0});
   fds.push_back({port_->fd(), POLLIN, 0});
-  for (const Peer* p : queued_)
-    if (p->state == Peer::State::up && p->send_error.empty()) fds.push_back({p->fd.get(), POLLOUT, 0});
-}
-
-// --- connections
-
-// What need not be done at every poll.
-void TcpTransport::look_around() {
-  if (teller_ != nullptr) teller_->progress();
-  uint64_t raised = 0;
-  (void)!read(wake_.get(), &raised, sizeof raised);  // nothing to read is fine, too: fault() tells
-  connect();
-  if (told_ != calls_.latest() && now_ns() - told_at_ > kAnnounceNs) announce_all();
-}
-
-void TcpTransport::connect() {
-  events_.made.clear();
-  events_.failed.clear();
-  events_.told.clear();
-  visitors_.clear();
-  if (Status s = port_->receive(config_.nonce, visitors_); !s && missing_ != 0)  // else nobody is expected here
-    events_.failed.push_back({config_.rank, std::move(s.error())});
-  connector_.progress(events_, visitors_);
-  // A rank that cannot be reached may have left: it has then told of the fault before it closed its port, so that this
-  // is found now at the latest.
-  if (!events_.failed.empty()) {
-    visitors_.clear();
-    (void)port_->receive(config_.nonce, visitors_);
-    connector_.progress(events_, visitors_);
-  }
-  for (const Connector::Told& told : events_.told) {
-    HKT_INFO(net, config_.log, "rank %d told of a fault: %s", told.rank, told.fault.text.c_str());
-    heard(told.fault);
-  }
-  for (Connector::Made& made : events_.made) adopt(made);
-  for (Connector::Failed& failed : events_.failed) blame(failed.rank, failed.error.code, std::move(failed.error.text));
-}
-
-void TcpTransport::adopt(Connector::Made& made) {
-  Peer& p = peer(made.rank);
-  if (p.state == Peer::State::up || p.state == Peer::State::gone) {
-    HKT_INFO(net, config_.log, "dropped a second connection of rank %d from %s", made.rank, made.peer.text().c_str());
-    return;
-  }
-  if (p.state == Peer::State::wanted) --missing_;
-  // A host that is switched off says nothing: let the kernel find out. No TCP_USER_TIMEOUT, which would also end the
-  // connection of a rank that computes for long between two calls and reads nothing.
-  const int on = 1, idle = 10, interval = 5, count = 4;
-  const int fd = made.fd.get();
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-  epoll_event e{};
-  e.events = EPOLLIN;
-  e.data.ptr = &p;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &e) != 0)
-    blame(config_.rank, hktSystemError,
-          sys_error("cannot have the connection to rank %d watched by epoll", p.rank).text);
-  p.fd = std::move(made.fd);
-  p.address = made.peer.text();
-  p.state = Peer::State::up;
-  up_.push_back(&p);
-  HKT_INFO(net, config_.log, "connected with rank %d at %s", p.rank, p.address.c_str());
-  if (spread_) p.out.fault(*spread_);
-  p.out.announce();
-  flush(p);
-  flush_later(p);
-}
-
-// The connection to p has ended.
-void TcpTransport::lose(Peer& p) {
-  p.state = Peer::State::gone;
-  p.fd.reset();
-  *std::find(up_.begin(), up_.end(), &p) = up_.back();
-  up_.pop_back();
-  // A rank that leaves in the middle of a handshake, before this connection is one to it, has told of the fault at the
-  // port, as it tells all that it is not connected with.
-  if (!p.goodbye && !fault_) connect();
-  if (!p.goodbye)
-    blame(p.rank, hktRemoteError,
-          format("the connection to rank %d (%s) is lost (%s): it has probably died", p.rank, p.address.c_str(),
-                 p.in.why_ended()));
-  else if (p.out.unsent() != 0)
-    blame(p.rank, hktRemoteError,
-          format("rank %d (%s) has destroyed its communicator, but rank %d sends to it", p.rank, p.address.c_str(),
-                 config_.rank));
-}
-
-// A higher rank that should connect may have died before it did: nothing would ever tell.
-void TcpTransport::watch_missing() {
-  const int64_t now = now_ns();
-  for (int r = config_.rank + 1; r < config_.nranks; ++r) {
-    Peer* p = peers_[static_cast<size_t>(r)].get();
-    if (p == nullptr || p->state != Peer::State::wanted || now - p->wanted_at < kWatchAfterNs) continue;
-    // A watch is a help, no need: without a descriptor for it the call's deadline is left, and another try.
-    if (Status s = connector_.dial(r, contacts_[static_cast<size_t>(r)], Purpose::watch); !s) {
-      HKT_INFO(net, config_.log, "cannot watch rank %d, which has not connected: %s", r, s.error().text.c_str());
-      p->wanted_at = now;
+  slept_ = true;
+  for (const Peer* p : queued_) {
+    if (p->state != Peer::State::up || !p->send_error.empty()) continue;
+    bool shared = false;  // all that is left is on its way by others
+    for (const auto& share : p->shares) {
+      if (share->out.idle()) continue;
+      shared = true;
+      fds.push_back({share->fd.get(), POLLOUT, 0});
     }
+    if (p->out.full() || !shared) fds.push_back({p->fd.get(), POLLOUT, 0});
   }
 }
 
@@ -428,8 +398,8 @@ std::optional<CallRecord> TcpTransport::announced(int rank, uint64_t seq) const 
 std::optional<Fault> TcpTransport::fault() {
   const TurnLock lock(turn_);
   if (told_ != calls_.latest()) announce_all();
-  look_around();
   if (missing_ != 0) watch_missing();
+  slept_ = true;  // look at everything
   pump();
   return fault_;
 }
@@ -437,7 +407,7 @@ std::optional<Fault> TcpTransport::fault() {
 bool TcpTransport::left(int rank) const {
   const TurnLock lock(turn_);
   const Peer* p = rank < 0 || rank >= config_.nranks ? nullptr : peers_[static_cast<size_t>(rank)].get();
-  return p != nullptr && p->goodbye;
+  return p != nullptr && p->goodbye && p->shares_over();
 }
 
 void TcpTransport::raise(const Fault& fault) {
@@ -479,51 +449,6 @@ void TcpTransport::spread(const Fault& fault) {
 void TcpTransport::heard(const Fault& fault) {
   if (!fault_) fault_ = fault;
   spread(fault);
-}
-
-// A connection must not be closed while what was sent is on its way: were anything to come in afterwards, the kernel
-// would answer with a reset, and that destroys what the other side has not received. So each is closed for sending and
-// read until the other side has closed, too, or its kernel has acknowledged all that was sent.
-void TcpTransport::say_goodbye() {
-  const Deadline deadline = Deadline::at(now_ns() + (fault_ || spread_ ? kFaultGoodbyeNs : kGoodbyeNs));
-  for (Peer* p : up_) p->out.goodbye();
-  std::vector<pollfd> polls;
-  while (!up_.empty() || !told()) {
-    polls.clear();
-    if (!told()) {
-      teller_->progress();
-      teller_->poll_set(polls);
-    }
-    for (size_t i = up_.size(); i-- > 0;) {
-      Peer& p = *up_[i];
-      if (see_off(p)) {
-        p.fd.reset();
-        up_[i] = up_.back();
-        up_.pop_back();
-      } else {
-        polls.push_back({p.fd.get(), static_cast<short>(p.shut ? POLLIN : POLLIN | POLLOUT), 0});
-      }
-    }
-    if ((up_.empty() && told()) || deadline.passed()) return;
-    poll(polls.data(), polls.size(), 1);  // acknowledgements wake nobody: look again soon
-  }
-}
-
-// True when the connection may be closed.
-bool TcpTransport::see_off(Peer& p) {
-  flush(p);
-  if (!p.send_error.empty()) return true;
-  if (p.out.idle() && !p.shut) {
-    shutdown(p.fd.get(), SHUT_WR);
-    p.shut = true;
-  }
-  for (;;) {
-    Result<size_t> n = recv_some(p.fd.get(), stage_.bytes.data(), stage_.bytes.size());
-    if (!n) return true;
-    if (*n == 0) break;
-  }
-  int unacknowledged = 0;
-  return p.shut && ioctl(p.fd.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
 }
 
 }  // namespace hocket::tcp

@@ -1,5 +1,5 @@
-// TcpTransport: links between ranks that share no memory, over one TCP connection per pair of ranks. Both ends of a
-// link have a ring in private memory; this is the pump between them.
+// TcpTransport: links between ranks that share no memory, over a TCP connection per pair of ranks, or several where
+// large messages flow (Striping). Both ends of a link have a ring in private memory; this is the pump between them.
 //
 // - Credit: a sender's slot is free again when the receiver's consumer has popped it and said so. A receiver therefore
 // always has
@@ -10,6 +10,7 @@
 // - Threads: the communicator's own, except raise(), which any thread may call.
 // - Errors of a peer (it died, it speaks nonsense, it cannot be reached) show in fault() and name it; the first one
 // stays.
+// - A fault of one connection is a fault of the peer.
 // - Steady state: no allocation; one sendmsg per push and one recvmsg per poll and connection.
 // - A forked child must not use it; destroying it there closes the child's descriptors and disturbs nobody.
 #pragma once
@@ -44,6 +45,7 @@ struct Config {
   uint64_t nonce = 0;  // the communicator's secret: connections that do not know it are dropped
   uint32_t epoch = 1;  // of the communicator, the same on all ranks
   RingGeometry geometry;
+  Striping striping = {};
   uint16_t tags = 4;               // links per ordered pair of ranks, at most kMaxTags
   std::vector<Address> addresses;  // of this rank, to listen on, best first; ports are ignored; for listen() only
   LogId log;
@@ -70,7 +72,8 @@ class TcpTransport final : public Transport, private Pump {
 
   // Connects to all other ranks now instead of when a link is opened; progress() does it.
   Status connect_all() HKT_EXCLUDES(turn_);
-  size_t connected() const HKT_EXCLUDES(turn_);  // number of ranks connected to
+  size_t connected() const HKT_EXCLUDES(turn_);        // number of ranks connected to
+  size_t sockets(int rank) const HKT_EXCLUDES(turn_);  // number of connections with that one
 
   const char* name() const override { return "tcp"; }
   RingGeometry geometry() const override { return config_.geometry; }
@@ -93,7 +96,7 @@ class TcpTransport final : public Transport, private Pump {
   friend struct TcpTestAccess;
   struct Peer;
   static constexpr size_t kScan = 4;                 // so many connections are polled one by one, more by epoll
-  static constexpr uint32_t kLookEvery = 64;         // polls between looks at the listener while nobody is expected
+  static constexpr uint32_t kLookEvery = 1024;       // polls between looks at the listener while nobody is expected
   static constexpr int64_t kAnnounceNs = 2'000'000;  // between announcements to peers that get no message
   static constexpr uint64_t kAnnounceCalls = 32;     // the same in calls: nobody's log may get holes
   static constexpr int64_t kWatchAfterNs = 1'000'000'000;  // of waiting for a higher rank to connect
@@ -114,9 +117,14 @@ class TcpTransport final : public Transport, private Pump {
   void announce_all() HKT_REQUIRES(turn_);
   void watch_missing() HKT_REQUIRES(turn_);
   void adopt(Connector::Made& made) HKT_REQUIRES(turn_);
-  bool receive(Peer& p) HKT_REQUIRES(turn_);
+  void adopt_share(Connector::Made& made) HKT_REQUIRES(turn_);
+  void widen(Peer& p) HKT_REQUIRES(turn_);
+  void prepare(int fd, Peer& p) HKT_REQUIRES(turn_);
+  enum class Sockets : uint8_t { needed, all };
+  bool receive(Peer& p, Sockets which) HKT_REQUIRES(turn_);
+  bool receive_shares(Peer& p) HKT_REQUIRES(turn_);
   bool receive_ready() HKT_REQUIRES(turn_);
-  void lose(Peer& p) HKT_REQUIRES(turn_);
+  void lose(Peer& p, const char* why) HKT_REQUIRES(turn_);
   bool flush(Peer& p) HKT_REQUIRES(turn_);
   void flush_later(Peer& p) HKT_REQUIRES(turn_);
   bool flush_queued() HKT_REQUIRES(turn_);
@@ -127,6 +135,8 @@ class TcpTransport final : public Transport, private Pump {
   // Nobody is left who has to be told of a fault.
   bool told() const HKT_REQUIRES(turn_) { return teller_ == nullptr || teller_->done(); }
   bool see_off(Peer& p) HKT_REQUIRES(turn_);
+  bool see_off_shares(Peer& p) HKT_REQUIRES(turn_);
+  bool drained(int fd) HKT_REQUIRES(turn_);
 
   const Config config_;
   const Limits limits_;
@@ -144,6 +154,8 @@ class TcpTransport final : public Transport, private Pump {
   std::vector<Peer*> queued_ HKT_GUARDED_BY(turn_);                 // with something to send
   uint32_t missing_ HKT_GUARDED_BY(turn_) = 0;                      // peers wanted and not yet connected
   uint32_t polls_ HKT_GUARDED_BY(turn_) = 0;
+  mutable bool slept_ HKT_GUARDED_BY(turn_) =
+      false;                                 // on poll_set(), maybe: what is rarely looked at may have woken it
   CallLog calls_ HKT_GUARDED_BY(turn_);      // this rank's
   uint64_t told_ HKT_GUARDED_BY(turn_) = 0;  // the last of them that all connected peers were told of
   int64_t told_at_ HKT_GUARDED_BY(turn_) = 0;

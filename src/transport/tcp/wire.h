@@ -1,9 +1,10 @@
-// Wire format, version 1: what two ranks say to each other on their one TCP connection. Fixed sizes, little-endian.
+// Wire format, version 1: what two ranks say to each other on their TCP connections. Fixed sizes, little-endian.
 //
 // The rank that connects sends a Hello; the other answers with its own; the first then sends a `go` frame on the
 // connection it takes (it may have tried several addresses). From there on both send frames: a Header and `length`
-// bytes behind it. The plan makes every message of a link one step of one round, so (call, tag, sequence) names both on
-// either end.
+// bytes behind it. A pair that sends large messages may have further connections, made in the same way, which carry
+// nothing but parts of them, and a goodbye. The plan makes every message of a link one step of one round, so (call,
+// tag, sequence) names both on either end.
 #pragma once
 
 #include <bit>
@@ -43,6 +44,7 @@ enum class Purpose : uint32_t {
   carry = 0,  // to carry frames
   watch = 1,  // only to see when the other process ends; never answered
   tell = 2,   // a fault frame follows, and nothing else; never answered
+  share = 3,  // to carry parts of large messages, of a pair that is connected
 };
 
 enum class Kind : uint8_t {
@@ -52,11 +54,12 @@ enum class Kind : uint8_t {
   fault = 4,     // payload: FaultHead, then text
   go = 5,        // this is the connection to use
   goodbye = 6,   // nothing will follow: the sender leaves in good order
+  part = 7,      // of a message of a link, payload: its bytes; see `call`. The first one comes as a message would
 };
 
 struct Header {
   uint64_t length = 0;     // bytes of payload behind this header
-  uint64_t call = 0;       // number of the call that the sender is in; see Kind::ack
+  uint64_t call = 0;       // number of the call that the sender is in; see Kind::ack. Part: Place of its payload
   uint32_t epoch = 0;      // of the communicator: late frames of another one are refused
   uint32_t signature = 0;  // data: of the call, as in the slot's tag
   uint32_t sequence = 0;   // data: number of the message on its link, from 1, modulo 2^32
@@ -67,6 +70,13 @@ struct Header {
 static_assert(sizeof(Header) == 32 && std::has_unique_object_representations_v<Header>);
 static_assert(offsetof(Header, call) == 8 && offsetof(Header, epoch) == 16 && offsetof(Header, signature) == 20 &&
               offsetof(Header, sequence) == 24 && offsetof(Header, tag) == 28 && offsetof(Header, kind) == 30);
+
+// Where the payload of a part belongs.
+struct Place {
+  uint32_t offset = 0;
+  uint32_t total = 0;  // bytes of the message
+};
+static_assert(sizeof(Place) == sizeof(Header::call));
 
 struct FaultHead {
   int32_t code = 0;
@@ -87,5 +97,13 @@ struct Limits {
   uint16_t tags = 0;  // in [1, kMaxTags]
   uint32_t epoch = 0;
 };
+
+// How messages are shared out between the connections of a pair.
+struct Striping {
+  uint32_t sockets = 1;        // of a pair, as the higher rank wants it; at most kMaxSockets
+  uint32_t from = 128 * 1024;  // bytes of a message that is
+  uint32_t part = 64 * 1024;   // bytes that a connection takes at a time
+};
+constexpr uint32_t kMaxSockets = 16;
 
 }  // namespace hocket::tcp
