@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/env.h"
+#include "base/network_env.h"
 #include "bootstrap/interfaces.h"
 #include "comm/pack.h"
 #include "comm/progress.h"
@@ -272,6 +273,11 @@ Status BringUp::connect_tcp(const CommSettings& settings) {
     return error(hktInvalidUsage, "transport shm is asked for, but rank %d does not share memory with all others: %s",
                  apart, why.empty() ? "it is on another host (or HOCKET_HOST_ID says so)" : why.c_str());
 
+  const auto here = std::count_if(mates_.begin(), mates_.end(), [&](const auto& m) {
+    return m->host == mates_[static_cast<size_t>(parts_.rank)]->host;
+  });
+  HKT_ASSIGN(const PortRanges ports, port_ranges());
+  HKT_TRY(check_enough(ports, static_cast<size_t>(here)));
   roster_.geometry = settings.geometry.value_or(geometry_for(parts_.nranks, Memory::apart));
   tcp::Config config = tcp_config(roster_, parts_);
   HKT_ASSIGN(const std::vector<Interface> interfaces, usable_interfaces());
