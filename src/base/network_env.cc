@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 
 #include "base/env.h"
 #include "base/log.h"
@@ -12,20 +14,21 @@ namespace {
 
 using Found = Result<std::optional<Sourced>>;
 
-std::optional<std::string> foreign(const char* name) {
+std::optional<std::string> of_this_process(const char* name) {
+  if (std::string_view(name).substr(0, 7) == "HOCKET_") return env::get(name);
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return std::string(value);
 }
 
 // The own variable, else the one of the others that is set.
-Found first_of(const char* own, std::initializer_list<const char*> others) {
+Found first_of(const Lookup& lookup, const char* own, std::initializer_list<const char*> others) {
   if (own != nullptr) {
-    if (auto value = env::get(own)) return std::optional<Sourced>({*std::move(value), own});
+    if (auto value = lookup(own)) return std::optional<Sourced>({*std::move(value), own});
   }
   std::optional<Sourced> out;
   for (const char* name : others) {
-    auto value = foreign(name);
+    auto value = lookup(name);
     if (!value) continue;
     if (out && out->value != *value) {
       return error(hktInvalidUsage,
@@ -39,18 +42,27 @@ Found first_of(const char* own, std::initializer_list<const char*> others) {
   return out;
 }
 
+std::string first_line(const char* path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
 }  // namespace
 
-Found interface_list() { return first_of("HOCKET_SOCKET_IFNAME", {"HCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}); }
+Found interface_list() {
+  return first_of(of_this_process, "HOCKET_SOCKET_IFNAME", {"HCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"});
+}
 
 Found host_address() {
   if (env::get("HOCKET_SOCKET_IFNAME")) return std::optional<Sourced>();
-  return first_of(nullptr, {"HCCL_IF_IP"});
+  return first_of(of_this_process, nullptr, {"HCCL_IF_IP"});
 }
 
 Result<Family> socket_family() {
   HKT_ASSIGN(const std::optional<Sourced> choice,
-             first_of("HOCKET_SOCKET_FAMILY", {"HCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"}));
+             first_of(of_this_process, "HOCKET_SOCKET_FAMILY", {"HCCL_SOCKET_FAMILY", "NCCL_SOCKET_FAMILY"}));
   if (!choice) return Family::any;
   const bool own = choice->name == "HOCKET_SOCKET_FAMILY";
   if (choice->value == (own ? "ipv4" : "AF_INET")) return Family::v4;
@@ -76,8 +88,25 @@ std::optional<std::vector<std::pair<uint16_t, uint16_t>>> parse_port_ranges(std:
   return out;
 }
 
-Result<PortRanges> port_ranges() {
-  HKT_ASSIGN(std::optional<Sourced> text, first_of("HOCKET_PORT_RANGE", {"HCCL_HOST_SOCKET_PORT_RANGE"}));
+size_t PortRanges::size() const {
+  size_t out = 0;
+  for (const auto& [first, last] : ranges) out += static_cast<size_t>(last - first) + 1;
+  return out;
+}
+
+uint16_t PortRanges::port(size_t at) const {
+  for (const auto& [first, last] : ranges) {
+    const auto count = static_cast<size_t>(last - first) + 1;
+    if (at < count) return static_cast<uint16_t>(first + at);
+    at -= count;
+  }
+  return 0;
+}
+
+Result<PortRanges> port_ranges() { return port_ranges(of_this_process); }
+
+Result<PortRanges> port_ranges(const Lookup& lookup) {
+  HKT_ASSIGN(std::optional<Sourced> text, first_of(lookup, "HOCKET_PORT_RANGE", {"HCCL_HOST_SOCKET_PORT_RANGE"}));
   if (text && text->value == "auto") return PortRanges();
   if (text) {
     auto ranges = parse_port_ranges(text->value);
@@ -87,7 +116,7 @@ Result<PortRanges> port_ranges() {
     }
     return PortRanges{*std::move(ranges), text->name + "=" + text->value};
   }
-  HKT_ASSIGN(const std::optional<Sourced> base, first_of(nullptr, {"HCCL_IF_BASE_PORT"}));
+  HKT_ASSIGN(const std::optional<Sourced> base, first_of(lookup, nullptr, {"HCCL_IF_BASE_PORT"}));
   if (!base) return PortRanges();
   constexpr int64_t kPorts = 32;
   const auto first = parse_int(base->value);
@@ -98,6 +127,35 @@ Result<PortRanges> port_ranges() {
   const int64_t last = std::min<int64_t>(*first + kPorts - 1, 65535);
   return PortRanges{{{static_cast<uint16_t>(*first), static_cast<uint16_t>(last)}}, base->name + "=" + base->value};
 }
+
+Status check_enough(const PortRanges& ports, size_t ranks) {
+  if (ports.ranges.empty() || ports.size() > ranks) return {};
+  return error(
+      hktInvalidUsage,
+      "%s has %zu ports, but a host with %zu ranks needs %zu: one for each, and one for the ranks to meet: give "
+      "it more",
+      ports.origin.c_str(), ports.size(), ranks, ranks + 1);
+}
+
+OutgoingPorts OutgoingPorts::read() {
+  OutgoingPorts out;
+  std::istringstream text(first_line("/proc/sys/net/ipv4/ip_local_port_range"));
+  uint16_t first = 0, last = 0;
+  if (text >> first >> last) {
+    out.first_ = first;
+    out.last_ = last;
+  }
+  if (auto reserved = parse_port_ranges(first_line("/proc/sys/net/ipv4/ip_local_reserved_ports")))
+    out.reserved_ = *std::move(reserved);
+  return out;
+}
+
+bool OutgoingPorts::has(uint16_t port) const {
+  const auto holds = [&](const auto& range) { return port >= range.first && port <= range.second; };
+  return port >= first_ && port <= last_ && std::none_of(reserved_.begin(), reserved_.end(), holds);
+}
+
+std::string OutgoingPorts::text() const { return std::to_string(first_) + "-" + std::to_string(last_); }
 
 Result<Fd> listen_in_range(const Address& where) {
   HKT_ASSIGN(const PortRanges ports, port_ranges());

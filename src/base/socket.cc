@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "base/env.h"
+#include "base/network_env.h"
 #include "base/pacing.h"
 #include "base/text.h"
 
@@ -303,10 +304,15 @@ Result<Fd> listen_on(const Address& where, int backlog) {
   if (where.family() == Family::v6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   if (bind(fd, where.data(), where.size()) != 0 || listen(fd, backlog) != 0) {
     if (errno == EADDRINUSE) {
+      const OutgoingPorts outgoing = OutgoingPorts::read();
+      const std::string why = outgoing.has(where.port())
+                                  ? "; the system takes the ports " + outgoing.text() +
+                                        " for outgoing connections (`ss -tanp` names them): choose one outside"
+                                  : "";
       return error(hktInvalidUsage,
                    "cannot listen on %s: the port is taken by another process: end it (`ss -ltnp` names it) or choose "
-                   "another port",
-                   where.text().c_str());
+                   "another port%s",
+                   where.text().c_str(), why.c_str());
     }
     if (errno == EACCES) {
       return error(hktInvalidUsage, "cannot listen on %s: permission denied: choose a port from 1024 on",

@@ -112,6 +112,12 @@ Result<std::unique_ptr<Store>> meet_by_board(Identity& me, const SharedSecret& s
   return join_tcp_store(ask, member, deadline);
 }
 
+std::string in_words(const std::vector<uint16_t>& ports) {
+  std::string out = ports.size() == 1 ? "the port" : "the ports";
+  for (size_t i = 0; i < ports.size(); ++i) out += (i == 0 ? " " : ", ") + std::to_string(ports[i]);
+  return out;
+}
+
 // Rank 0 listens at the first port of the list that is free on all its addresses.
 Result<std::unique_ptr<Store>> host_search(const SearchPlace& place, const TcpMember& member, Deadline deadline) {
   HKT_ASSIGN(const std::vector<Interface> interfaces, usable_interfaces());
@@ -134,9 +140,9 @@ Result<std::unique_ptr<Store>> host_search(const SearchPlace& place, const TcpMe
     if (!taken && !listeners.empty()) return host_tcp_store(std::move(listeners), member, deadline);
   }
   return error(hktInvalidUsage,
-               "rank 0 of %s can listen on none of the ports %u to %u, where the other ranks look for it (%s): reserve "
-               "some (srun --resv-ports), or set MASTER_ADDR and MASTER_PORT",
-               place.job.c_str(), place.ports.front(), place.ports.back(), why.c_str());
+               "rank 0 of %s cannot listen on %s, where the other ranks look for it (%s): reserve some (srun "
+               "--resv-ports), set HOCKET_PORT_RANGE, or set MASTER_ADDR and MASTER_PORT",
+               place.job.c_str(), in_words(place.ports).c_str(), why.c_str());
 }
 
 // Which addresses are tried in one round: first this host's own and those of the likeliest host, later others, some at
@@ -201,8 +207,8 @@ Result<std::unique_ptr<Store>> meet_by_search(const SearchPlace& place, const Id
   const TcpMember member{me.rank,
                          me.nranks,
                          place.nonce + me.bring_up,
-                         format("rank 0 of %s, looked for on %s at the ports %u to %u,", place.job.c_str(),
-                                names(place.hosts).c_str(), place.ports.front(), place.ports.back()),
+                         format("rank 0 of %s, looked for on %s at %s,", place.job.c_str(), names(place.hosts).c_str(),
+                                in_words(place.ports).c_str()),
                          secret,
                          true};
   if (me.rank == 0) {

@@ -154,7 +154,7 @@ uint64_t hash(std::string_view text) {
 }
 
 // A step tells no address, and with -m arbitrary rank 0 may be on any of its nodes: it is searched for. Ports are
-// those that --resv-ports reserved, else a few that follow from the step's number.
+// those that --resv-ports reserved, or a few that follow from the step's number, of HOCKET_PORT_RANGE if that is set.
 Result<MeetingPlace> slurm_place(const Environment& environment, const std::string& step) {
   SearchPlace place;
   place.job = "Slurm step " + step;
@@ -177,19 +177,18 @@ Result<MeetingPlace> slurm_place(const Environment& environment, const std::stri
     if (std::find(unique.begin(), unique.end(), host) == unique.end()) unique.push_back(std::move(host));
   }
   place.hosts = std::move(unique);
-  if (const auto reserved = environment("SLURM_STEP_RESV_PORTS")) {
-    if (const auto ranges = parse_port_ranges(*reserved)) {
-      for (const auto& [first, last] : *ranges)
-        for (int port = first; port <= last && place.ports.size() < 4; ++port)
-          place.ports.push_back(static_cast<uint16_t>(port));
-    }
+  HKT_ASSIGN(PortRanges ports, port_ranges(environment));
+  bool reserved = false;
+  if (const auto list = environment("SLURM_STEP_RESV_PORTS"); list && ports.ranges.empty()) {
+    if (auto ranges = parse_port_ranges(*list)) ports.ranges = *std::move(ranges);
+    reserved = !ports.ranges.empty();
   }
-  if (place.ports.empty()) {
-    // Below the range that Linux takes ports of outgoing connections from.
-    constexpr uint64_t kFirst = 20000, kCount = 3000, kEach = 4;
-    const uint64_t start = kFirst + hash(step) % kCount * kEach;
-    for (uint64_t i = 0; i < kEach; ++i) place.ports.push_back(static_cast<uint16_t>(start + i));
-  }
+  // Below the ports of outgoing connections.
+  if (ports.ranges.empty()) ports.ranges = {{20000, 31999}};
+  constexpr size_t kEach = 4;
+  const size_t count = ports.size();
+  const size_t start = reserved ? 0 : hash(step) % count / kEach * kEach;
+  for (size_t i = 0; i < std::min(kEach, count); ++i) place.ports.push_back(ports.port((start + i) % count));
   return MeetingPlace(std::move(place));
 }
 

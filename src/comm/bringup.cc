@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/env.h"
+#include "base/network_env.h"
 #include "bootstrap/interfaces.h"
 #include "comm/pack.h"
 #include "comm/progress.h"
@@ -273,6 +274,11 @@ Status BringUp::connect_tcp(const CommSettings& settings) {
     return error(hktInvalidUsage, "transport shm is asked for, but rank %d does not share memory with all others: %s",
                  apart, why.empty() ? "it is on another host (or HOCKET_HOST_ID says so)" : why.c_str());
 
+  const auto here = std::count_if(mates_.begin(), mates_.end(), [&](const auto& m) {
+    return m->host == mates_[static_cast<size_t>(parts_.rank)]->host;
+  });
+  HKT_ASSIGN(const PortRanges ports, port_ranges());
+  HKT_TRY(check_enough(ports, static_cast<size_t>(here)));
   roster_.geometry = settings.geometry.value_or(geometry_for(parts_.nranks, Memory::apart));
   HKT_ASSIGN(const int64_t sockets, env::get_int("HOCKET_NSOCKS_PERPEER", 1, 1, tcp::kMaxSockets));
   roster_.striping = settings.striping.value_or(tcp::Striping{});

@@ -39,10 +39,10 @@ class Case(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def run_command(self, *command, timeout=60, **changes):
+    def run_command(self, *command, timeout=60, cwd=None, **changes):
         """Runs a command to its end; exit status 77 of tests/tools means that the machine lacks something."""
         run = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=timeout, check=False,
-                             env=environment(**changes), stdin=subprocess.DEVNULL)
+                             env=environment(**changes), stdin=subprocess.DEVNULL, cwd=cwd)
         if run.returncode == 77 and "skipped: " in run.stderr:
             print(run.stderr, end="", file=sys.stderr)
             self.skipTest(self.MISSING)
@@ -91,7 +91,7 @@ def write_xml(result, name):
 def main():
     """The first argument is the folder of the built programs."""
     global BIN
-    BIN = pathlib.Path(sys.argv.pop(1))
+    BIN = pathlib.Path(sys.argv.pop(1)).resolve()
     program = unittest.main("__main__", exit=False, testRunner=unittest.TextTestRunner(resultclass=Results, verbosity=2))
     write_xml(program.result, pathlib.Path(sys.argv[0]).stem)
     sys.exit(0 if program.result.wasSuccessful() else 1)

@@ -1,6 +1,8 @@
 // Which launcher started this process: environments as the launchers leave them, alone and within one another.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include <string>
 
 #include "bootstrap/identity.h"
@@ -200,6 +202,29 @@ TEST(Launchers, TwoStepsOfAJobDoNotMeet) {
   EXPECT_EQ(first.nonce, place(kSlurm + Variables{{"SLURM_PROCID", "0"}}).nonce);
   EXPECT_EQ(place(kSlurm + Variables{{"SLURM_STEP_RESV_PORTS", "12000-12001"}}).ports,
             (std::vector<uint16_t>{12000, 12001}));
+}
+
+TEST(Launchers, RankZeroOfASlurmStepIsLookedForAtPortsOfTheJob) {
+  const auto ports = [](const Variables& more) {
+    return std::get<SearchPlace>(parse_url("env://", with(kSlurm + more)).value().place).ports;
+  };
+  EXPECT_EQ(ports({{"HOCKET_PORT_RANGE", "400-401,500"}}), (std::vector<uint16_t>{400, 401, 500}));
+  for (const char* name : {"HOCKET_PORT_RANGE", "HCCL_HOST_SOCKET_PORT_RANGE"}) {
+    for (const char* step : {"0", "1", "2", "3"}) {
+      const std::vector<uint16_t> some = ports({{name, "40000-40009"}, {"SLURM_STEP_ID", step}});
+      ASSERT_EQ(some.size(), 4u);
+      for (const uint16_t port : some) EXPECT_TRUE(port >= 40000 && port <= 40009) << port;
+      EXPECT_EQ(std::set<uint16_t>(some.begin(), some.end()).size(), 4u);
+    }
+  }
+  // What the job says goes before what Slurm has reserved.
+  EXPECT_EQ(ports({{"HOCKET_PORT_RANGE", "400"}, {"SLURM_STEP_RESV_PORTS", "12000-12001"}}),
+            std::vector<uint16_t>{400});
+  EXPECT_EQ(ports({{"HOCKET_PORT_RANGE", "auto"}, {"SLURM_STEP_RESV_PORTS", "12000"}}), std::vector<uint16_t>{12000});
+  const auto bad = parse_url("env://", with(kSlurm + Variables{{"HOCKET_PORT_RANGE", "9-8"}}));
+  ASSERT_FALSE(bad);
+  EXPECT_EQ(bad.error().text,
+            "environment variable HOCKET_PORT_RANGE is '9-8': set it to ports such as 60000-60050,60100, or auto");
 }
 
 TEST(Lists, HostsAsSlurmWritesThem) {

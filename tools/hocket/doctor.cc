@@ -20,6 +20,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "base/network_env.h"
 #include "base/text.h"
 #include "bootstrap/interfaces.h"
 
@@ -96,6 +97,30 @@ void look_at_limits(std::vector<Finding>& out) {
   out.push_back(
       {"locked memory", little ? Verdict::warn : Verdict::ok, "ulimit -l is " + limit_text(locked.rlim_cur) + " bytes",
        little ? "`ulimit -l unlimited` where devices read memory directly; TCP and shared memory need none" : ""});
+}
+
+void look_at_ports(std::vector<Finding>& out) {
+  const Result<PortRanges> ports = port_ranges();
+  if (!ports.ok()) {
+    out.push_back({"ports", Verdict::fail, ports.error().text, "set it to ports such as 20000-20099"});
+    return;
+  }
+  if (ports.value().ranges.empty()) {
+    out.push_back({"ports", Verdict::ok, "any that is free (HOCKET_PORT_RANGE is not set)", ""});
+    return;
+  }
+  const OutgoingPorts outgoing = OutgoingPorts::read();
+  size_t shared = 0;
+  for (size_t i = 0; i < ports.value().size(); ++i) shared += outgoing.has(ports.value().port(i)) ? 1 : 0;
+  const std::string found = format("%zu of %s", ports.value().size(), ports.value().origin.c_str());
+  if (shared == 0) {
+    out.push_back({"ports", Verdict::ok, found, ""});
+    return;
+  }
+  out.push_back(
+      {"ports", Verdict::warn,
+       found + format("; the system takes %zu of them for outgoing connections (%s)", shared, outgoing.text().c_str()),
+       "choose others, or reserve them: sysctl net.ipv4.ip_local_reserved_ports"});
 }
 
 void look_at_shared_memory(std::vector<Finding>& out) {
@@ -232,6 +257,7 @@ std::vector<Finding> look_at_this_machine() {
   look_at_interfaces(out);
   look_at_own_name(out);
   look_at_limits(out);
+  look_at_ports(out);
   look_at_shared_memory(out);
   look_at_cross_memory(out);
   look_at_cpus(out);

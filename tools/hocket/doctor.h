@@ -17,7 +17,7 @@ struct Finding {
 };
 
 // Everything about this machine that needs no other: interfaces, MTU, the host's own name, limits of descriptors and
-// locked memory, /dev/shm, reading another process's memory, CPU quota, huge pages, what former jobs have left.
+// locked memory, ports, /dev/shm, reading another process's memory, CPU quota, huge pages, what former jobs have left.
 std::vector<Finding> look_at_this_machine();
 
 }  // namespace hocket::tool

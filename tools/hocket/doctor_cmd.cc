@@ -1,13 +1,7 @@
-// `hocket doctor`: this machine, and with --peers others and the ways between them.
-#include <fcntl.h>
-#include <poll.h>
+// `hocket doctor`: this machine, and with --peers or a rank table others and the ways between them.
 #include <sys/utsname.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <memory>
@@ -17,8 +11,12 @@
 #include "base/network_env.h"
 #include "base/text.h"
 #include "bootstrap/interfaces.h"
+#include "bootstrap/rank_table/identify.h"
 #include "commands.h"
 #include "doctor.h"
+#include "doctor_table.h"
+#include "host_list.h"
+#include "probe.h"
 #include "remote.h"
 
 namespace hocket::tool {
@@ -29,13 +27,16 @@ using Json = nlohmann::ordered_json;
 constexpr int kReachMs = 3000;   // for one address to answer
 constexpr int kPeerMs = 30'000;  // for a peer's whole report
 constexpr double kSkewS = 1.0;   // of two clocks: what makes logs hard to compare
-constexpr size_t kMostReport = 1 << 20;
 
 struct DoctorFlags {
   std::string peers;
-  std::string remote = "ssh -o BatchMode=yes";
+  std::string remote = kSsh;
+  std::string rank_table;
   bool json = false;
   std::string reach;  // on a peer: addresses of the one that asks
+  // found out
+  std::vector<std::string> remote_words;
+  std::string table;  // digest of the rank table, "" if there is none
 };
 
 const char* word(Verdict v) { return v == Verdict::ok ? "ok" : v == Verdict::warn ? "warn" : "fail"; }
@@ -72,6 +73,7 @@ Json report_of(const std::vector<Finding>& findings, const DoctorFlags& f) {
   report["version"] = library_version();
   report["kernel"] = kernel_version();
   report["time"] = clock_now();
+  if (!f.table.empty()) report["table"] = f.table;
   if (!f.reach.empty()) report["reach"] = reach(f.reach);
   report["findings"] = Json::array();
   for (const Finding& x : findings)
@@ -80,63 +82,43 @@ Json report_of(const std::vector<Finding>& findings, const DoctorFlags& f) {
   return report;
 }
 
-// Runs `command` and returns what it prints; an error text if it does not end in time or fails.
-Result<std::string> output_of(const std::vector<std::string>& command, Deadline deadline) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return descriptor_error("cannot make a pipe");
-  const Fd from(ends[0]);
-  Fd to(ends[1]);
-  const pid_t pid = fork();
-  if (pid < 0) return sys_error("cannot start %s", command.front().c_str());
-  if (pid == 0) {
-    dup2(to.get(), STDOUT_FILENO);
-    std::vector<char*> words;
-    for (const std::string& w : command) words.push_back(const_cast<char*>(w.c_str()));
-    words.push_back(nullptr);
-    execvp(words[0], words.data());
-    _exit(127);
-  }
-  to.reset();
-  std::string out;
-  bool in_time = true;
-  for (;;) {
-    Result<bool> ready = wait_ready(from.get(), POLLIN, deadline);
-    in_time = ready && *ready;
-    char part[4096];
-    const ssize_t n = in_time ? read(from.get(), part, sizeof part) : 0;
-    if (n <= 0 || out.size() > kMostReport) break;
-    out.append(part, static_cast<size_t>(n));
-  }
-  if (!in_time) kill(pid, SIGKILL);
-  int status = 0;
-  waitpid(pid, &status, 0);
-  if (!in_time) return error(hktTimeout, "no report within %d s", kPeerMs / 1000);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) > 1)
-    return error(hktRemoteError, "%s ends with status %d", command.front().c_str(),
-                 WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-  return out;
-}
-
 // A text of a peer's report, "" if there is none: nothing that comes from there is relied on.
 std::string text_of(const Json& from, const char* name) {
   const auto at = from.find(name);
   return at != from.end() && at->is_string() ? one_line(at->get<std::string>()) : "";
 }
 
+// A host to look at as well.
+struct Peer {
+  std::string name;     // for --remote
+  std::string address;  // of a rank table
+};
+
+// The command that asks a peer for its report. Nothing secret is in it: all users of a machine see command lines.
+std::vector<std::string> question(const Peer& peer, const DoctorFlags& f, const std::string& addresses) {
+  std::string line = "exec env";
+  for (const std::string& setting : own_settings())
+    if (setting.substr(0, setting.find('=')).find("SECRET") == std::string::npos) line += " " + quoted(setting);
+  line += " " + quoted(own_path()) + " doctor --json --reach " + quoted(addresses);
+  if (!f.rank_table.empty()) line += " --rank-table " + quoted(f.rank_table);
+  std::vector<std::string> out = f.remote_words;
+  out.push_back(peer.name);
+  out.push_back(line);
+  return out;
+}
+
 // Everything about one peer, seen from here.
-void look_at_peer(const std::string& peer, const DoctorFlags& f, const std::string& addresses,
-                  std::vector<Finding>& out) {
-  std::vector<std::string> command = split(f.remote, ' ');
-  command.push_back(peer);
-  command.push_back(own_path() + " doctor --json --reach " + addresses);
-  const double before = clock_now();
-  Result<std::string> text = output_of(command, Deadline::in_ms(kPeerMs));
-  const double after = clock_now();
-  const Json report = text ? Json::parse(*text, nullptr, false) : Json();
+void look_at_peer(const Peer& who, const DoctorFlags& f, const Answer& answer, std::vector<Finding>& out) {
+  const std::string& peer = who.name;
+  const Result<std::string>& text = answer.text;
+  const Json report = text.ok() ? Json::parse(text.value(), nullptr, false) : Json();
   if (!report.is_object() || !report.contains("findings") || !report["findings"].is_array()) {
-    out.push_back({peer + ": report", Verdict::fail,
-                   text ? "what it prints is no report: " + in_quotes(*text, 60) : text.error().text,
-                   "see that `" + f.remote + " " + peer + " " + own_path() + " doctor` works"});
+    // Ranks of a table need not be started from here.
+    const std::string there =
+        who.address.empty() ? "" : ", or run `hocket doctor --rank-table " + f.rank_table + "` there";
+    out.push_back({peer + ": report", who.address.empty() ? Verdict::fail : Verdict::warn,
+                   text.ok() ? "what it prints is no report: " + in_quotes(text.value(), 60) : text.error().text,
+                   "see that `" + f.remote + " " + peer + " " + own_path() + " doctor` works" + there});
     return;
   }
   const std::string version = text_of(report, "version"), kernel = text_of(report, "kernel");
@@ -144,9 +126,15 @@ void look_at_peer(const std::string& peer, const DoctorFlags& f, const std::stri
                  version == library_version() ? "" : "install " + library_version() + ", as here"});
   out.push_back({peer + ": kernel", kernel == kernel_version() ? Verdict::ok : Verdict::warn, kernel,
                  kernel == kernel_version() ? "" : "here it is " + kernel_version()});
-  // The peer read its clock between `before` and `after`.
+  if (!f.table.empty()) {
+    const bool same = text_of(report, "table") == f.table;
+    out.push_back({peer + ": table", same ? Verdict::ok : Verdict::fail,
+                   same ? "the same as here" : "not the same as here",
+                   same ? "" : "copy " + f.rank_table + " to all hosts"});
+  }
+  // The peer read its clock between the two.
   const double there = report.contains("time") && report["time"].is_number() ? report["time"].get<double>() : 0;
-  const double skew = there < before ? there - before : there > after ? there - after : 0;
+  const double skew = there < answer.begun ? there - answer.begun : there > answer.ended ? there - answer.ended : 0;
   const bool in_step = std::fabs(skew) <= kSkewS;
   out.push_back({peer + ": clock", in_step ? Verdict::ok : Verdict::warn, format("%+.1f s against this host's", skew),
                  in_step ? "" : "run an NTP client (chrony) on both"});
@@ -169,25 +157,70 @@ void look_at_peer(const std::string& peer, const DoctorFlags& f, const std::stri
   }
 }
 
-int run_doctor(const DoctorFlags& f) {
-  std::vector<Finding> findings = look_at_this_machine();
-  if (!f.peers.empty()) {
-    // Peers connect to these; nobody need accept.
-    std::vector<Fd> listeners;
-    std::string addresses;
-    Result<std::vector<Interface>> mine = usable_interfaces();
-    for (size_t i = 0; mine && i < mine->size(); ++i) {
-      Result<Fd> fd = listen_in_range((*mine)[i].address);
-      if (!fd) {
-        findings.push_back({"ports", Verdict::fail, fd.error().text, "set HOCKET_PORT_RANGE to ports that are free"});
-        continue;
-      }
-      if (const Result<Address> at = local_address(fd->get()); at.ok())
-        addresses += (addresses.empty() ? "" : ",") + at.value().text();
-      listeners.push_back(std::move(*fd));
-    }
-    for (const std::string& peer : split(f.peers, ',')) look_at_peer(peer, f, addresses, findings);
+// The servers of the table that are not this host, and whether they answer.
+std::vector<Peer> peers_of(const TableView& table, std::vector<Finding>& out) {
+  std::vector<Peer> peers;
+  std::vector<std::string> addresses, names;
+  for (const TableHost& host : table.hosts) {
+    if (host.here) continue;
+    if (!host.name.empty()) peers.push_back({host.name, host.name});
+    if (host.address.empty()) continue;
+    addresses.push_back(host.address);
+    names.push_back(host.name);
   }
+  const std::vector<std::string> failures = probe(addresses);
+  for (size_t i = 0; i < failures.size(); ++i) {
+    const bool good = failures[i].empty();
+    out.push_back({names[i] + ": answers", good ? Verdict::ok : Verdict::fail, good ? "at this address" : failures[i],
+                   good ? "" : "correct the address in the table, or see to the network between the two"});
+  }
+  return peers;
+}
+
+void look_at_peers(const std::vector<Peer>& peers, const DoctorFlags& f, std::vector<Finding>& findings) {
+  // Peers connect to these; nobody need accept.
+  std::vector<Fd> listeners;
+  std::string addresses;
+  const Result<std::vector<Interface>> mine = usable_interfaces();
+  for (size_t i = 0; mine.ok() && i < mine.value().size(); ++i) {
+    Result<Fd> fd = listen_in_range(mine.value()[i].address);
+    if (!fd) {
+      findings.push_back({"ports", Verdict::fail, fd.error().text, "set HOCKET_PORT_RANGE to ports that are free"});
+      continue;
+    }
+    if (const Result<Address> at = local_address(fd->get()); at.ok())
+      addresses += (addresses.empty() ? "" : ",") + at.value().text();
+    listeners.push_back(std::move(*fd));
+  }
+  std::vector<std::vector<std::string>> questions;
+  for (const Peer& peer : peers) questions.push_back(question(peer, f, addresses));
+  const std::vector<Answer> answers = ask(questions, kPeerMs);
+  for (size_t i = 0; i < peers.size(); ++i) look_at_peer(peers[i], f, answers[i], findings);
+}
+
+Result<int> run_doctor(DoctorFlags f) {
+  HKT_ASSIGN(f.remote_words, remote_command(f.remote));
+  std::vector<Peer> peers;
+  if (!f.peers.empty()) {
+    const Result<std::vector<HostSlots>> hosts = parse_hosts(f.peers);
+    if (!hosts.ok())
+      return error(hktInvalidUsage, "--peers is %s: give names or addresses of hosts, as in a,b,c",
+                   in_quotes(f.peers).c_str());
+    for (const HostSlots& host : hosts.value()) peers.push_back({host.host, ""});
+  }
+  std::vector<Finding> findings = look_at_this_machine();
+  if (f.rank_table.empty() && f.reach.empty()) {
+    HKT_ASSIGN(f.rank_table, rank_table::table_path(process_environment()));
+  }
+  if (!f.rank_table.empty()) {
+    if (f.rank_table.front() != '/') f.rank_table = current_directory() + "/" + f.rank_table;
+    const TableView table = look_at_table(f.rank_table, findings);
+    f.table = table.digest;
+    // Who is asked asks nobody.
+    if (f.reach.empty())
+      for (Peer& peer : peers_of(table, findings)) peers.push_back(std::move(peer));
+  }
+  if (!peers.empty()) look_at_peers(peers, f, findings);
   bool failed = false;
   for (const Finding& x : findings) failed = failed || x.verdict == Verdict::fail;
   if (f.json) {
@@ -208,14 +241,14 @@ void add_doctor(CLI::App& app, int& status) {
       app.add_subcommand("doctor", "look for what would keep a job from running, here and on other hosts");
   const auto f = std::make_shared<DoctorFlags>();
   doctor->add_option("--peers", f->peers, "hosts to look at as well, and the ways from them: a,b,c");
+  doctor->add_option("--rank-table", f->rank_table,
+                     "rank table: itself, this host's place in it, and its other hosts (default: RANK_TABLE_FILE)");
   doctor->add_option("--remote", f->remote, "command that runs a command line on a host")->capture_default_str();
   doctor->add_flag("--json", f->json, "the report as JSON");
   doctor->add_option("--reach", f->reach)->group("");
   doctor->callback([f, &status] {
-    if (f->peers.rfind('-', 0) == 0 || f->peers.find(",-") != std::string::npos)
-      status = complain(2, "--peers: a host's name does not begin with -");
-    else
-      status = run_doctor(*f);
+    const Result<int> end = run_doctor(*f);
+    status = end.ok() ? end.value() : complain(2, end.error().text);
   });
 }
 

@@ -47,7 +47,7 @@ std::optional<HostSlots> one_host(std::string_view word) {
     out.slots = *slots;
   }
   out.host = std::string(brackets ? word.substr(1, close - 1) : word.substr(0, number ? colon : word.size()));
-  if (out.host.empty() || out.host.find_first_of(" \t\r[]") != std::string::npos) return std::nullopt;
+  if (!is_host_name(out.host)) return std::nullopt;
   return out;
 }
 
@@ -66,6 +66,11 @@ std::optional<HostSlots> rest_of_line(std::optional<HostSlots> host, std::istrin
 }
 
 }  // namespace
+
+bool is_host_name(std::string_view text) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:%@";
+  return !text.empty() && text.front() != '-' && text.find_first_not_of(kAllowed) == std::string_view::npos;
+}
 
 Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
   std::vector<HostSlots> out;
@@ -127,7 +132,9 @@ Result<std::vector<HostSlots>> slurm_hosts(const Environment& environment) {
     }
   }
   std::vector<HostSlots> out;
-  for (size_t i = 0; i < names.size(); ++i) out.push_back({names[i], slots[i]});
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!counts || slots[i] > 0) out.push_back({names[i], slots[i]});
+  }
   return out;
 }
 

@@ -15,6 +15,9 @@ struct HostSlots {
   int slots = 0;  // ranks; 0: not said
 };
 
+// Whether a text can be a host's name or address: nothing that a program could take for an option, or a shell for more.
+bool is_host_name(std::string_view text);
+
 // "a:4,b:2", "a,b", "[fd00::1]:4".
 Result<std::vector<HostSlots>> parse_hosts(std::string_view text);
 // A file with a host per line: "a", "a:4", "a slots=4"; a host that comes again has one slot more.

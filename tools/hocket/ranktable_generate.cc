@@ -1,11 +1,6 @@
 #include "ranktable_generate.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -14,6 +9,7 @@
 #include "base/text.h"
 #include "bootstrap/interfaces.h"
 #include "bootstrap/rank_table/read.h"
+#include "probe.h"
 
 namespace hocket::tool {
 namespace {
@@ -23,8 +19,6 @@ using rank_table::RankTable;
 using rank_table::Server;
 
 constexpr int kMaxDevice = 65535;
-constexpr int kProbeMs = 3000;
-constexpr uint16_t kProbePort = 60000;  // whoever listens there or not: any answer will do
 
 std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r");
@@ -38,7 +32,7 @@ bool is_link_local(const Address& address) {
 
 // The address of a host that the others reach it at.
 Result<std::string> address_of(const std::string& host, bool alone) {
-  HKT_ASSIGN(const std::vector<Address> all, resolve({host, kProbePort}, Family::any));
+  HKT_ASSIGN(const std::vector<Address> all, resolve({host, 1}, Family::any));
   std::string loopback;
   for (const Address& address : all) {
     if (is_link_local(address) || address.is_wildcard()) continue;
@@ -56,48 +50,22 @@ Result<std::string> address_of(const std::string& host, bool alone) {
                in_quotes(host).c_str(), loopback.c_str());
 }
 
-struct Probe {
-  std::string host;
-  std::string address;
-  Fd fd;
-  int failure = 0;  // errno
-};
-
-bool answered(int failure) { return failure == 0 || failure == ECONNREFUSED || failure == ECONNRESET; }
-
-void start(Probe& probe) {
-  const Result<std::vector<Address>> to = resolve({probe.address, kProbePort}, Family::any);
-  if (!to) {
-    probe.failure = EADDRNOTAVAIL;
-    return;
-  }
-  const Address& address = to.value().front();
-  probe.fd = Fd(socket(address.data()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!probe.fd || connect(probe.fd.get(), address.data(), address.size()) != 0) probe.failure = errno;
-  if (probe.failure != EINPROGRESS) probe.fd.reset();
-}
-
-// Whether all answer, be it by refusing: asked at the same time.
+// Whether all answer, be it by refusing.
 Status check_reachable(const RankTable& table) {
   HKT_ASSIGN(const std::vector<Interface> mine, all_interfaces());
-  std::vector<Probe> probes;
+  std::vector<const Server*> asked;
+  std::vector<std::string> addresses;
   for (const Server& server : table.servers) {
     const auto same = [&](const Interface& i) { return i.address.host() == server.host_ip; };
     if (rank_table::is_loopback(server.host_ip) || std::any_of(mine.begin(), mine.end(), same)) continue;
-    probes.push_back({server.id, server.host_ip, {}, 0});
+    asked.push_back(&server);
+    addresses.push_back(server.host_ip);
   }
-  for (Probe& probe : probes) start(probe);
-  const Deadline deadline = Deadline::in_ms(kProbeMs);
+  const std::vector<std::string> failures = probe(addresses);
   std::string silent;
-  for (Probe& probe : probes) {
-    if (probe.fd) {
-      HKT_ASSIGN(const bool ready, wait_ready(probe.fd.get(), POLLOUT, deadline));
-      socklen_t size = sizeof probe.failure;
-      probe.failure = ETIMEDOUT;
-      if (ready && getsockopt(probe.fd.get(), SOL_SOCKET, SO_ERROR, &probe.failure, &size) != 0) probe.failure = errno;
-    }
-    if (answered(probe.failure)) continue;
-    silent += (silent.empty() ? "" : "; ") + probe.host + " at " + probe.address + ": " + std::strerror(probe.failure);
+  for (size_t i = 0; i < failures.size(); ++i) {
+    if (failures[i].empty()) continue;
+    silent += (silent.empty() ? "" : "; ") + asked[i]->id + " at " + addresses[i] + ": " + failures[i];
   }
   if (silent.empty()) return {};
   return error(hktRemoteError,

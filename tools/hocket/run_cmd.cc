@@ -1,173 +1,80 @@
 // `hocket run`: starts a job on this machine, on hosts by ssh, or in a Slurm allocation.
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <climits>
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 
+#include "base/network_env.h"
 #include "base/text.h"
-#include "bootstrap/launchers.h"
 #include "bootstrap/unique_id.h"
 #include "commands.h"
 #include "meeting_place.h"
 #include "remote.h"
+#include "run_plan.h"
 #include "supervise.h"
 
 namespace hocket::tool {
 namespace {
 
 constexpr int kMostRanks = 4096;
-constexpr int kSshFailed = 255;  // ssh's own failure, not that of what it ran
 
-struct Host {
-  std::string name;
-  int ranks = 1;
-};
+// One rank of this machine.
+Child rank_child(const RunFlags& f, int rank, int nranks, int local, int local_size) {
+  const std::string name = std::to_string(rank);
+  Child c;
+  c.name = "rank " + name;
+  if (!f.no_prefix) c.prefix = "[" + name + "] ";
+  if (!f.output.empty()) {
+    c.prefix.clear();
+    c.file = f.output + "/rank." + name;
+  }
+  c.command = f.command;
+  c.environment = {"RANK=" + name, "WORLD_SIZE=" + std::to_string(nranks), "LOCAL_RANK=" + std::to_string(local),
+                   "LOCAL_WORLD_SIZE=" + std::to_string(local_size)};
+  return c;
+}
 
-struct RunFlags {
-  int np = 0;
-  std::string hosts;
-  std::string remote;
-  std::string nnodes;
-  int max_restarts = 0;
-  std::string output;
-  bool no_prefix = false;
-  std::vector<std::string> exported;
-  std::vector<std::string> command;
-  // of the part of a job on one host
-  int first_rank = 0;
-  int world_size = 0;
-  std::string meet;
-  bool leash = false;
-};
-
-struct Plan {
-  std::vector<Host> hosts;          // none: this machine alone
-  std::vector<std::string> remote;  // words before the host's name
-  size_t min_hosts = 0, max_hosts = 0;
-};
-
-// "a:4,b": 4 ranks on a, one on b.
-Result<std::vector<Host>> parse_hosts(const std::string& list) {
-  std::vector<Host> out;
-  for (size_t at = 0; at <= list.size();) {
-    const size_t end = std::min(list.find(',', at), list.size());
-    const std::string word = list.substr(at, end - at);
-    at = end + 1;
-    const size_t colon = word.rfind(':');
-    Host host{word.substr(0, colon), 1};
-    if (colon != std::string::npos) {
-      const auto ranks = hocket::parse_int(word.substr(colon + 1));
-      if (!ranks || *ranks < 1 || *ranks > kMostRanks)
-        return error(hktInvalidUsage, "--hosts: '%s' has no number of ranks from 1 to %d behind the colon",
-                     word.c_str(), kMostRanks);
-      host.ranks = static_cast<int>(*ranks);
-    }
-    // A name that begins with - would be an option of ssh.
-    if (host.name.empty() || host.name.front() == '-' || host.name.find_first_of(" \t'\"\\") != std::string::npos)
-      return error(hktInvalidUsage, "--hosts: '%s' is no HOST:RANKS; expected is a form like a:4,b:4", word.c_str());
-    const auto same = [&](const Host& h) { return h.name == host.name; };
-    if (std::any_of(out.begin(), out.end(), same))
-      return error(hktInvalidUsage, "--hosts: '%s' occurs twice; add up its ranks", host.name.c_str());
-    out.push_back(std::move(host));
+std::vector<Child> local_children(const RunFlags& f, const std::string& meet) {
+  std::vector<Child> out;
+  for (int local = 0; local < f.np; ++local) {
+    out.push_back(rank_child(f, f.first_rank + local, f.world_size != 0 ? f.world_size : f.np, local, f.np));
+    out.back().environment.push_back("HOCKET_INIT=" + meet);
   }
   return out;
 }
 
-// A Slurm allocation that this process is in without being a task.
-Result<std::optional<Plan>> slurm_allocation(const Environment& environment) {
-  const auto nodes = environment("SLURM_JOB_NODELIST");
-  if (!nodes || environment("SLURM_STEP_ID")) return std::optional<Plan>();
-  HKT_ASSIGN(const std::vector<std::string> names, expand_host_list(*nodes));
-  std::vector<int> counts(names.size(), 1);
-  if (const auto tasks = environment("SLURM_TASKS_PER_NODE")) {
-    HKT_ASSIGN(counts, expand_task_counts(*tasks));
-  }
-  if (counts.size() != names.size())
-    return error(hktInvalidUsage, "SLURM_JOB_NODELIST has %zu nodes, SLURM_TASKS_PER_NODE %zu", names.size(),
-                 counts.size());
-  Plan plan;
-  for (size_t i = 0; i < names.size(); ++i)
-    if (counts[i] > 0) plan.hosts.push_back({names[i], counts[i]});
-  plan.remote = split("srun --quiet --overlap --kill-on-bad-exit=1 --nodes=1 --ntasks=1 --nodelist", ' ');
-  return std::optional(std::move(plan));
-}
-
-Result<Plan> make_plan(const RunFlags& f) {
-  Plan plan;
-  if (f.np != 0 && !f.hosts.empty())
-    return error(hktInvalidUsage, "--np and --hosts do not go together: write --hosts a:4,b:4");
-  if (!f.hosts.empty()) {
-    HKT_ASSIGN(plan.hosts, parse_hosts(f.hosts));
-    plan.remote = split(f.remote.empty() ? "ssh -o BatchMode=yes" : f.remote, ' ');
-  } else if (f.np == 0) {
-    HKT_ASSIGN(std::optional<Plan> slurm, slurm_allocation(process_environment()));
-    if (!slurm) return error(hktInvalidUsage, "say how many ranks to start: --np N here, or --hosts a:4,b:4");
-    plan = *std::move(slurm);
-  }
-  plan.min_hosts = plan.max_hosts = plan.hosts.size();
-  if (!f.nnodes.empty()) {
-    const size_t colon = f.nnodes.find(':');
-    const auto least = hocket::parse_int(f.nnodes.substr(0, colon));
-    const auto most = colon == std::string::npos ? least : hocket::parse_int(f.nnodes.substr(colon + 1));
-    if (plan.hosts.empty() || !least || !most || *least < 1 || *most < *least ||
-        *least > static_cast<int64_t>(plan.hosts.size()))
-      return error(hktInvalidUsage,
-                   "--nnodes is '%s': MIN:MAX with 1 <= MIN <= MAX is expected, and at least MIN hosts (here: %zu)",
-                   f.nnodes.c_str(), plan.hosts.size());
-    plan.min_hosts = static_cast<size_t>(*least);
-    plan.max_hosts = std::min(static_cast<size_t>(*most), plan.hosts.size());
-  }
-  return plan;
-}
-
-std::string quoted(const std::string& word) {
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
-std::string current_directory() {
-  char path[PATH_MAX];
-  return getcwd(path, sizeof path) != nullptr ? path : "/";
-}
-
-std::vector<Child> local_children(const RunFlags& f, const std::string& meet, int restart) {
+// The ranks of a table that are this process's to start. They meet as the table says.
+std::vector<Child> table_children(const RunFlags& f, const Plan::Table& plan) {
   std::vector<Child> out;
-  const int world = f.world_size != 0 ? f.world_size : f.np;
-  for (int local = 0; local < f.np; ++local) {
-    const std::string rank = std::to_string(f.first_rank + local);
-    Child c;
-    c.name = "rank " + rank;
-    if (!f.no_prefix) c.prefix = "[" + rank + "] ";
-    if (!f.output.empty()) {
-      c.prefix.clear();
-      c.file = f.output + "/rank." + rank;
-    }
-    c.command = f.command;
-    c.environment = {"RANK=" + rank,
-                     "WORLD_SIZE=" + std::to_string(world),
-                     "LOCAL_RANK=" + std::to_string(local),
-                     "LOCAL_WORLD_SIZE=" + std::to_string(f.np),
-                     "HOCKET_RESTART_COUNT=" + std::to_string(restart),
-                     "HOCKET_INIT=" + meet};
+  for (const int rank : plan.here) {
+    const auto me = plan.table.find(rank);
+    if (!me) continue;
+    const auto of_server = std::count_if(me->server->devices.begin(), me->server->devices.end(),
+                                         [&](const rank_table::Device& d) { return d.rank < plan.nranks; });
+    Child c = rank_child(f, rank, plan.nranks, me->device->local, static_cast<int>(of_server));
+    // What would count instead of the table, or contradict it, is empty.
+    for (const std::string& setting :
+         {"RANK_TABLE_FILE=" + f.rank_table, "RANK_ID=" + std::to_string(rank),
+          "RANK_SIZE=" + std::to_string(plan.nranks), "DEVICE_ID=" + std::to_string(me->device->id),
+          "HOCKET_SPARES=" + std::to_string(plan.table.size() - plan.nranks), std::string("HOCKET_INIT="),
+          std::string("MINDSPORE_HCCL_CONFIG_PATH="), std::string("CM_CHIEF_IP=")})
+      c.environment.push_back(setting);
     out.push_back(std::move(c));
   }
   return out;
 }
 
-// What steers Hocket here steers it there, and what --export names.
-std::vector<std::string> exported(const RunFlags& f) {
-  std::vector<std::string> out;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    // A command line is open to everybody on the host: a secret goes by HOCKET_SECRET_FILE.
-    if (text.rfind("HOCKET_SECRET=", 0) == 0) continue;
-    for (const char* start : {"HOCKET_", "HCCL_", "NCCL_"})
-      if (text.rfind(start, 0) == 0) out.push_back(text);
+// What the parts on other hosts are to have in their environment.
+std::vector<std::string> settings(const RunFlags& f, const Plan& plan, int restart) {
+  std::vector<std::string> out = own_settings();
+  out.push_back("HOCKET_RESTART_COUNT=" + std::to_string(restart));
+  for (const char* name : kOfOneHost) {
+    if (std::getenv(name) == nullptr) continue;
+    (void)complain(0, format("%s is this host's alone: the ranks on others do not get it, unless by -x", name));
+    // srun hands on everything.
+    if (plan.slurm) out.emplace_back(name);
   }
   for (const std::string& name : f.exported) {
     if (name.find('=') != std::string::npos)
@@ -178,85 +85,130 @@ std::vector<std::string> exported(const RunFlags& f) {
   return out;
 }
 
+// Where the ranks of several hosts meet: another port at every start, as the last job's may not be free yet.
+Result<std::string> meeting_url(const std::string& host) {
+  HKT_ASSIGN(PortRanges ports, port_ranges());
+  // Below the ports of outgoing connections.
+  if (ports.ranges.empty()) ports.ranges = {{20000, 31999}};
+  const std::string address = host.substr(host.find('@') + 1);
+  const bool v6 = address.find(':') != std::string::npos;
+  return "tcp://" + (v6 ? "[" + address + "]" : address) + ":" +
+         std::to_string(ports.port(random_nonce() % ports.size()));
+}
+
 // One child per host: this very command there, on a leash.
-std::vector<Child> remote_children(const RunFlags& f, const Plan& plan, const std::vector<Host>& hosts, int restart) {
+Result<std::vector<Child>> remote_children(const RunFlags& f, const Plan& plan, const std::vector<Plan::Host>& hosts,
+                                           int restart) {
   int world = 0;
-  for (const Host& h : hosts) world += h.ranks;
-  // Below the ports of outgoing connections; another one at every start, as the last job's may not be free yet.
-  const std::string meet = "tcp://" + hosts.front().name + ":" + std::to_string(20000 + random_nonce() % 12000);
+  for (const Plan::Host& h : hosts) world += h.ranks;
+  HKT_ASSIGN(const std::string meet, meeting_url(hosts.front().name));
+  const Leash leash{format("hocket-run-%016llx", static_cast<unsigned long long>(random_nonce())),
+                    settings(f, plan, restart)};
   std::vector<Child> out;
   int first = 0;
-  for (const Host& h : hosts) {
-    std::vector<std::string> there{own_path(),     "run",
-                                   "--np",         std::to_string(h.ranks),
-                                   "--first-rank", std::to_string(first),
-                                   "--world-size", std::to_string(world),
-                                   "--meet",       meet,
-                                   "--leash"};
-    if (f.no_prefix) there.emplace_back("--no-prefix");
-    if (!f.output.empty()) {
-      there.emplace_back("--output");
-      there.push_back(f.output);
+  for (const Plan::Host& h : hosts) {
+    std::vector<std::string> there{own_path(), "run", "--leash"};
+    const auto add = [&](const char* name, const std::string& value) {
+      there.emplace_back(name);
+      there.push_back(value);
+    };
+    if (plan.table) {
+      add("--rank-table", f.rank_table);
+      add("--server", std::to_string(h.server));
+      add("--spares", std::to_string(plan.table->table.size() - plan.table->nranks));
+    } else {
+      add("--np", std::to_string(h.ranks));
+      add("--first-rank", std::to_string(first));
+      add("--world-size", std::to_string(world));
+      add("--meet", meet);
     }
+    if (f.no_prefix) there.emplace_back("--no-prefix");
+    if (!f.output.empty()) add("--output", f.output);
     there.emplace_back("--");
     there.insert(there.end(), f.command.begin(), f.command.end());
-    std::string line = "cd " + quoted(current_directory()) + " && exec env";
-    for (const std::string& setting : exported(f)) line += " " + quoted(setting);
-    line += " " + quoted("HOCKET_RESTART_COUNT=" + std::to_string(restart));
-    for (const std::string& word : there) line += " " + quoted(word);
     Child c;
     c.name = "host " + h.name;
-    c.command = plan.remote;
-    c.command.push_back(h.name);
-    // srun runs a program, ssh a command line.
-    const bool slurm = plan.remote.front() == "srun";
-    if (slurm) c.command.insert(c.command.end(), {"sh", "-c"});
-    c.command.push_back(line);
-    c.leashed = true;
+    c.leash = leash;
+    if (h.here) {
+      c.command = there;
+    } else {
+      std::string line = "cd " + quoted(current_directory()) + " && exec";
+      for (const std::string& word : there) line += " " + quoted(word);
+      c.command = plan.remote;
+      c.command.push_back(h.name);
+      // srun runs a program, ssh a command line.
+      if (plan.slurm) c.command.insert(c.command.end(), {"sh", "-c"});
+      c.command.push_back(line);
+    }
     out.push_back(std::move(c));
     first += h.ranks;
   }
   return out;
 }
 
-Result<JobEnd> run_here(const RunFlags& f, int restart) {
-  if (!f.meet.empty()) {
-    const char* count = std::getenv("HOCKET_RESTART_COUNT");
-    const auto given = count == nullptr ? std::nullopt : hocket::parse_int(count);
-    return supervise(local_children(f, f.meet, static_cast<int>(given.value_or(0))),
-                     f.leash ? Leash::standard_input : Leash::none);
-  }
+Result<JobEnd> run_here(const RunFlags& f, const Plan& plan, const Leash& leash) {
+  if (plan.table) return supervise(table_children(f, *plan.table), leash);
+  if (!f.meet.empty()) return supervise(local_children(f, f.meet), leash);
   HKT_ASSIGN(const std::string directory, MeetingPlace::make());
   const MeetingPlace place(directory);
-  return supervise(local_children(f, place.url(), restart), Leash::none);
+  return supervise(local_children(f, place.url()));
 }
 
-Result<int> run_job(const RunFlags& f) {
-  HKT_ASSIGN(Plan plan, make_plan(f));
+// Takes the hosts that are lost out of those in use, and fills up with others; whether enough are left.
+bool replace(const std::vector<int>& lost, const Plan& plan, std::vector<Plan::Host>& hosts, size_t& spare) {
+  std::string names;
+  for (auto i = lost.rbegin(); i != lost.rend(); ++i) {
+    names = hosts[static_cast<size_t>(*i)].name + (names.empty() ? "" : ", ") + names;
+    hosts.erase(hosts.begin() + *i);
+  }
+  while (hosts.size() < plan.max_hosts && spare < plan.hosts.size()) hosts.push_back(plan.hosts[spare++]);
+  const bool enough = hosts.size() >= plan.min_hosts;
+  (void)complain(0, format("host %s is lost; %s %zu", names.c_str(),
+                           enough ? "going on with" : "too few are left:", hosts.size()));
+  return enough;
+}
+
+Result<int> run_job(const RunFlags& f, const Leash& leash) {
+  HKT_ASSIGN(Plan plan, make_plan(f, process_environment()));
   if (!f.output.empty() && mkdir(f.output.c_str(), 0755) != 0 && errno != EEXIST)
     return sys_error("--output: cannot make the folder %s", f.output.c_str());
-  std::vector<Host> hosts = plan.hosts;
-  hosts.resize(std::min(hosts.size(), std::max<size_t>(plan.max_hosts, 1)));
+  std::vector<Plan::Host> hosts = plan.hosts;
+  if (!hosts.empty()) hosts.resize(plan.max_hosts);
   size_t spare = hosts.size();  // the next host of the plan that is not in use
   for (int restart = 0, failures = 0;; ++restart) {
+    // A part has it from its launcher.
+    if (!leash) setenv("HOCKET_RESTART_COUNT", std::to_string(restart).c_str(), 1);
     std::vector<Child> children;
-    Result<JobEnd> end = hosts.empty() ? run_here(f, restart)
-                                       : supervise(children = remote_children(f, plan, hosts, restart), Leash::none);
-    if (!end) return std::move(end.error());
-    if (end->status == 0 || end->signal != 0) return end->status;
-    const bool lost = !hosts.empty() && end->failed >= 0 && end->status == kSshFailed;
-    if (lost && plan.min_hosts < plan.max_hosts) {
-      // Elastic: a host that cannot be reached is replaced, or left out while there are enough.
-      const std::string name = hosts[static_cast<size_t>(end->failed)].name;
-      hosts.erase(hosts.begin() + end->failed);
-      if (spare < plan.hosts.size()) hosts.push_back(plan.hosts[spare++]);
-      if (hosts.size() < plan.min_hosts) return end->status;
-      (void)complain(0, format("host %s is lost; going on with %zu", name.c_str(), hosts.size()));
+    if (!hosts.empty()) {
+      HKT_ASSIGN(children, remote_children(f, plan, hosts, restart));
+    }
+    HKT_ASSIGN(const JobEnd end, hosts.empty() ? run_here(f, plan, leash) : supervise(children));
+    if (end.status == 0 || end.signal != 0) return end.status;
+    if (!end.lost.empty() && plan.elastic) {
+      if (!replace(end.lost, plan, hosts, spare)) return end.status;
       continue;
     }
-    if (++failures > f.max_restarts) return end->status;
+    if (!end.lost.empty() && plan.table)
+      (void)complain(1, format("where no host can be reached like this, start `hocket run --rank-table %s --this-host` "
+                               "on each",
+                               f.rank_table.c_str()));
+    if (++failures > f.max_restarts) return end.status;
     (void)complain(0, format("restart %d of %d", failures, f.max_restarts));
   }
+}
+
+int run_status(const RunFlags& f, const Leash& leash) {
+  const Result<int> end = run_job(f, leash);
+  return end.ok() ? end.value() : complain(end.error().code == hktInvalidUsage ? 2 : 1, end.error().text);
+}
+
+// The part of a job on another host.
+int run_part(const RunFlags& f) {
+  const Result<Leash> leash = take_leash();
+  if (!leash) return complain(1, leash.error().text);
+  const int status = run_status(f, leash.value());
+  tell_end(leash.value(), status);
+  return status;
 }
 
 }  // namespace
@@ -267,7 +219,13 @@ void add_run(CLI::App& app, int& status) {
   const auto f = std::make_shared<RunFlags>();
   run->add_option("--np,-n", f->np, "ranks to start on this machine")->check(CLI::Range(1, kMostRanks));
   run->add_option("--hosts", f->hosts, "hosts and how many ranks on each: a:4,b:4; programs and folders as here");
-  run->add_option("--remote", f->remote, "command that runs a command line on a host (default: ssh -o BatchMode=yes)");
+  run->add_option("--rank-table", f->rank_table,
+                  "rank table: starts the ranks of this host here, and those of the others there");
+  run->add_flag("--this-host", f->this_host, "of a rank table only the ranks of this host: run it on each");
+  run->add_option("--spares", f->spares, "how many entries of the rank table are spare cards (as HOCKET_SPARES)")
+      ->check(CLI::Range(0, kMaxRanks));
+  run->add_option("--remote", f->remote,
+                  "command that runs a command line on a host (default: ssh, without questions)");
   run->add_option("--nnodes", f->nnodes, "MIN:MAX: use up to MAX of the hosts; go on while MIN can be reached");
   run->add_option("--max-restarts", f->max_restarts, "start the job again so often when a rank fails")
       ->check(CLI::Range(0, 1000000));
@@ -275,15 +233,18 @@ void add_run(CLI::App& app, int& status) {
   run->add_flag("--no-prefix", f->no_prefix, "print lines as they are");
   run->add_option("--export,-x", f->exported,
                   "NAME or NAME=VALUE for other hosts; HOCKET_*, HCCL_* and NCCL_* go by themselves");
-  for (const auto& [name, place] : {std::pair{"--first-rank", &f->first_rank}, {"--world-size", &f->world_size}})
+  for (const auto& [name, place] :
+       {std::pair{"--first-rank", &f->first_rank}, {"--world-size", &f->world_size}, {"--server", &f->server}})
     run->add_option(name, *place)->group("")->check(CLI::Range(0, kMaxRanks));
   run->add_option("--meet", f->meet)->group("");
   run->add_flag("--leash", f->leash)->group("");
   run->add_option("command", f->command, "the program and its arguments")->required();
   run->positionals_at_end();
   run->callback([f, &status] {
-    const Result<int> end = run_job(*f);
-    status = end.ok() ? end.value() : complain(end.error().code == hktInvalidUsage ? 2 : 1, end.error().text);
+    // Ranks and other hosts may be in another folder.
+    if (!f->rank_table.empty() && f->rank_table.front() != '/')
+      f->rank_table = current_directory() + "/" + f->rank_table;
+    status = f->leash ? run_part(*f) : run_status(*f, {});
   });
 }
 

@@ -13,10 +13,11 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
-#include <sstream>
+#include <optional>
 
 #include "base/deadline.h"
 #include "base/socket.h"
+#include "base/text.h"
 #include "commands.h"
 
 namespace hocket::tool {
@@ -25,21 +26,47 @@ namespace {
 constexpr int kAfterFailureMs = 1500;  // for the others to say what they know
 constexpr int kAfterTermMs = 1500;     // between SIGTERM and SIGKILL
 constexpr int kAfterSignalMs = 4000;   // the same when somebody has asked for the end
+constexpr int kForWordMs = 1000;       // for a part to tell its end
+constexpr size_t kMostSettings = 1 << 20;
+constexpr size_t kPipe = 64 * 1024;
 constexpr size_t kLastLines = 10;
 constexpr size_t kLongLine = 64 * 1024;
 constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 bool ends_job(int signal) { return signal != SIGUSR1 && signal != SIGUSR2; }
 
+// Lines from a part to its launcher.
+void tell(const std::string& mark, const char* what, int status) {
+  const std::string line = format("%s %s %d\n", mark.c_str(), what, status);
+  (void)!write(STDERR_FILENO, line.data(), line.size());
+}
+// What a launcher has from the last of them.
+struct Told {
+  bool begun = false;
+  std::optional<int> failed;  // the status of the first rank there that failed: the part itself has not ended yet
+  std::optional<int> ended;
+
+  void take(const std::string& word) {
+    const size_t space = word.find(' ');
+    const auto status = parse_int(word.substr(std::min(space, word.size() - 1) + 1));
+    if (!status || *status < 0 || *status > 255) return;
+    const std::string what = word.substr(0, space);
+    if (what == "begun") begun = true;
+    if (what == "failed") failed = static_cast<int>(*status);
+    if (what == "ended") ended = static_cast<int>(*status);
+  }
+};
+
 // What one child prints, whole lines at a time.
 class Output {
  public:
-  Output(Fd pipe, int to, const Child& child) : pipe_(std::move(pipe)), to_(to), prefix_(child.prefix) {}
+  Output(Fd pipe, int to, const Child& child)
+      : pipe_(std::move(pipe)), to_(to), prefix_(child.prefix), mark_(child.leash.mark) {}
   int fd() const { return pipe_.get(); }
 
   // Takes what is there, but of one that prints without end only as much as a pipe holds: signals and the others have
-  // their turn. `last` gets the lines, too.
-  void take(std::deque<std::string>& last) {
+  // their turn. `last` gets the lines, too, and `told` what is meant for this process.
+  void take(std::deque<std::string>& last, Told& told) {
     constexpr int kReads = 8;
     char part[16384];
     for (int reads = 0;;) {
@@ -49,17 +76,26 @@ class Output {
       if (n < 0 && errno == EAGAIN) return;
       if (n <= 0) break;
       rest_.append(part, static_cast<size_t>(n));
-      for (size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n')) emit(end + 1, last);
+      for (size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n')) line(end + 1, last, told);
       if (rest_.size() > kLongLine) emit(rest_.size(), last);
     }
     if (!rest_.empty()) {
       rest_ += '\n';
-      emit(rest_.size(), last);
+      line(rest_.size(), last, told);
     }
     pipe_.reset();
   }
 
  private:
+  // The mark need not be at the beginning: ssh may have begun a line of its own.
+  void line(size_t size, std::deque<std::string>& last, Told& told) {
+    const size_t at = mark_.empty() ? std::string::npos : rest_.find(mark_);
+    if (at >= size) return emit(size, last);
+    told.take(rest_.substr(at + mark_.size() + 1, size - at - mark_.size() - 2));
+    rest_.erase(at, size - at - 1);
+    if (at > 0) return emit(at + 1, last);
+    rest_.erase(0, 1);
+  }
   void emit(size_t size, std::deque<std::string>& last) {
     const std::string line = prefix_ + rest_.substr(0, size);
     for (size_t done = 0; done < line.size();) {
@@ -76,6 +112,7 @@ class Output {
   Fd pipe_;
   int to_;
   std::string prefix_;
+  std::string mark_;
   std::string rest_;
 };
 
@@ -85,6 +122,8 @@ struct Running {
   bool alive = false;
   Fd leash;
   Fd file;
+  Told told;
+  bool told_of = false;  // its failure has been acted upon
   std::vector<Output> outputs;
   std::deque<std::string> last;
 };
@@ -142,7 +181,7 @@ class Keeper {
 
 class Supervisor {
  public:
-  explicit Supervisor(Leash leash) : leash_(leash) {}
+  explicit Supervisor(const Leash& leash) : leash_(leash) {}
   ~Supervisor() {
     sigprocmask(SIG_SETMASK, &before_, nullptr);
     signal(SIGPIPE, pipe_before_);
@@ -163,14 +202,14 @@ class Supervisor {
     HKT_TRY(keeper_.begin());
     // Processes whose parent ended come to this one instead of being lost.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if (leash_ == Leash::standard_input) fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
+    if (leash_) fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
     return {};
   }
 
   Status start(const Child& child);
   JobEnd run();
   void kill_all() {
-    tell(SIGKILL);
+    pass_on(SIGKILL);
     keeper_.dismiss();
     const Deadline patience = Deadline::in_ms(1000);
     for (;;) {
@@ -183,20 +222,24 @@ class Supervisor {
   }
 
  private:
-  void tell(int signal);
+  void pass_on(int signal);
   void end_soon(int term_ms, int kill_ms) {
     if (ending_) return;
     ending_ = true;
+    const bool parts =
+        std::any_of(running_.begin(), running_.end(), [](const Running& r) { return !r.child->leash.mark.empty(); });
     term_at_ = Deadline::in_ms(term_ms);
-    kill_at_ = Deadline::in_ms(kill_ms);
+    kill_at_ = Deadline::in_ms(kill_ms + (parts ? kForWordMs : 0));
   }
   void on_signal(int signal);
   void read_leash();
   void reap();
-  void failed(size_t index, int status);
+  void failed(Running& r, int status, const std::string& how);
+  void take(Running& r);
+  void let_go();
   void wait_for_something();
 
-  const Leash leash_;
+  const Leash& leash_;
   Keeper keeper_;
   sigset_t before_{};
   void (*pipe_before_)(int) = SIG_DFL;
@@ -238,7 +281,7 @@ Status Supervisor::start(const Child& child) {
   Fd out_read(out[0]), out_write(out[1]);
   if (pipe2(err, O_CLOEXEC) != 0) return descriptor_error("cannot start " + child.name);
   Fd err_read(err[0]), err_write(err[1]);
-  if (child.leashed && pipe2(in, O_CLOEXEC) != 0) return descriptor_error("cannot start " + child.name);
+  if (child.leash && pipe2(in, O_CLOEXEC) != 0) return descriptor_error("cannot start " + child.name);
   Fd in_read(in[0]);
   r.leash = Fd(in[1]);
   if (!child.file.empty()) {
@@ -251,41 +294,56 @@ Status Supervisor::start(const Child& child) {
   if (r.pid < 0) return sys_error("cannot start %s", child.name.c_str());
   if (r.pid == 0) {
     // One on a leash notices by itself, and has something to do then.
-    if (!child.leashed) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!child.leash) prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
     become(child, out_write.get(), err_write.get(), in_read.get(), before_);
   }
   setpgid(r.pid, r.pid);  // here as well: whoever comes first
-  if (!child.leashed) keeper_.add(r.pid);
+  if (!child.leash) keeper_.add(r.pid);
   r.alive = true;
+  if (child.leash) {
+    std::string words = child.leash.mark + '\0';
+    for (const std::string& setting : child.leash.settings) words += setting + '\0';
+    words += '\0';
+    // Nobody may read for as long as ssh connects: it has to fit into the pipe.
+    if (words.size() > kPipe) fcntl(r.leash.get(), F_SETPIPE_SZ, static_cast<int>(kMostSettings));
+    fcntl(r.leash.get(), F_SETFL, O_NONBLOCK);
+    if (write(r.leash.get(), words.data(), words.size()) != static_cast<ssize_t>(words.size()))
+      r.leash.reset();  // it ends at once, and says why
+  }
   r.outputs.emplace_back(std::move(out_read), r.file ? r.file.get() : STDOUT_FILENO, child);
   r.outputs.emplace_back(std::move(err_read), r.file ? r.file.get() : STDERR_FILENO, child);
   running_.push_back(std::move(r));
   return {};
 }
 
-void Supervisor::tell(int signal) {
+void Supervisor::pass_on(int signal) {
   for (Running& r : running_) {
     if (!r.alive) continue;
-    if (!r.leash) {
-      kill(-r.pid, signal);
-      continue;
-    }
-    // The part on another host is told by its leash, and ends at the leash's end at the latest.
+    // The part on another host is told by its leash.
     const auto byte = static_cast<unsigned char>(signal);
-    if (signal == SIGKILL) {
-      kill(-r.pid, SIGKILL);
-    } else if (signal == SIGTERM || write(r.leash.get(), &byte, 1) != 1) {
+    if (!r.child->leash || signal == SIGKILL)
+      kill(-r.pid, signal);
+    else if (write(r.leash.get(), &byte, 1) != 1)
       r.leash.reset();
-    }
+  }
+}
+
+// Ranks get SIGTERM; a part does that when its leash ends.
+void Supervisor::let_go() {
+  for (Running& r : running_) {
+    if (r.child->leash)
+      r.leash.reset();
+    else if (r.alive)
+      kill(-r.pid, SIGTERM);
   }
 }
 
 void Supervisor::on_signal(int signal) {
-  if (!ends_job(signal)) return tell(signal);
+  if (!ends_job(signal)) return pass_on(signal);
   if (end_.status == 0) end_.status = 128 + signal;
   end_.signal = signal;
-  tell(signal);
+  pass_on(signal);
   end_soon(kAfterSignalMs - kAfterTermMs, kAfterSignalMs);
 }
 
@@ -295,25 +353,38 @@ void Supervisor::read_leash() {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   for (ssize_t i = 0; i < n; ++i) on_signal(signals[i]);
   if (n > 0) return;
+  // Another part has failed, or the launcher is gone: who waits has waited already.
   leash_there_ = false;
-  on_signal(SIGTERM);
+  if (end_.status == 0) end_.status = 128 + SIGTERM;
+  end_.signal = SIGTERM;
+  ending_ = true;
+  term_at_ = Deadline::in_ms(0);
+  kill_at_ = earlier(kill_at_, Deadline::in_ms(kAfterTermMs));
 }
 
-void Supervisor::failed(size_t index, int status) {
-  const Running& r = running_[index];
-  const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+void Supervisor::failed(Running& r, int status, const std::string& how) {
   if (end_.failed < 0 && end_.signal == 0) {
-    end_.failed = static_cast<int>(index);
-    end_.status = code;
-    const std::string how = WIFSIGNALED(status)
-                                ? format("was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)))
-                                : format("ended with status %d", code);
-    std::string text = r.child->name + " " + how + "; ending the job" +
-                       (r.last.empty() ? "; it has printed nothing" : "; its last lines:");
-    (void)complain(1, text);
-    for (const std::string& line : r.last) std::fprintf(stderr, "  | %s", line.c_str());
+    end_.failed = static_cast<int>(&r - running_.data());
+    end_.status = status;
+    const std::string text = r.child->name + " " + how + "; ending the job" +
+                             (r.last.empty() ? "; it has printed nothing" : "; its last lines:");
+    // A part has said so already, and has shown the lines of its rank.
+    if (!r.told.failed) {
+      (void)complain(1, text);
+      for (const std::string& line : r.last) std::fprintf(stderr, "  | %s", line.c_str());
+    }
+    if (leash_) tell(leash_.mark, "failed", status);
   }
   end_soon(kAfterFailureMs, kAfterFailureMs + kAfterTermMs);
+}
+
+void Supervisor::take(Running& r) {
+  for (Output& o : r.outputs)
+    if (o.fd() >= 0) o.take(r.last, r.told);
+  // The others need not wait for this part to end.
+  if (!r.told.failed || r.told_of) return;
+  r.told_of = true;
+  failed(r, *r.told.failed, "");
 }
 
 void Supervisor::reap() {
@@ -323,15 +394,27 @@ void Supervisor::reap() {
         std::find_if(running_.begin(), running_.end(), [&](const Running& r) { return r.alive && r.pid == pid; });
     if (at == running_.end()) continue;  // a process that a child left behind
     at->alive = false;
-    for (Output& o : at->outputs)
-      if (o.fd() >= 0) o.take(at->last);
-    if (status != 0) failed(static_cast<size_t>(at - running_.begin()), status);
+    take(*at);
+    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    const std::string how = WIFSIGNALED(status)
+                                ? format("was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)))
+                                : format("ended with status %d", code);
+    if (!at->child->leash) {
+      if (status != 0) failed(*at, code, how);
+    } else if (at->told.ended) {
+      if (*at->told.ended != 0) failed(*at, *at->told.ended, format("ended with status %d", *at->told.ended));
+    } else {
+      // Whatever the status: what runs the part there is not the part.
+      failed(*at, code == 0 ? 1 : code,
+             format(at->told.begun ? "was lost while its ranks ran (%s %s)" : "could not be brought to start (%s %s)",
+                    at->child->command.front().c_str(), how.c_str()));
+    }
   }
 }
 
 void Supervisor::wait_for_something() {
   std::vector<pollfd> polls{{events_.get(), POLLIN, 0}};
-  if (leash_ == Leash::standard_input && leash_there_) polls.push_back({STDIN_FILENO, POLLIN, 0});
+  if (leash_ && leash_there_) polls.push_back({STDIN_FILENO, POLLIN, 0});
   for (const Running& r : running_)
     for (const Output& o : r.outputs)
       if (o.fd() >= 0) polls.push_back({o.fd(), POLLIN, 0});
@@ -349,17 +432,15 @@ JobEnd Supervisor::run() {
     while (read(events_.get(), &info, sizeof info) == sizeof info) {
       if (info.ssi_signo != SIGCHLD) on_signal(static_cast<int>(info.ssi_signo));
     }
-    if (leash_ == Leash::standard_input && leash_there_) read_leash();
-    for (Running& r : running_)
-      for (Output& o : r.outputs)
-        if (o.fd() >= 0) o.take(r.last);
+    if (leash_ && leash_there_) read_leash();
+    for (Running& r : running_) take(r);
     reap();
     if (term_at_.passed()) {
-      tell(SIGTERM);
+      let_go();
       term_at_ = Deadline::never();
     }
     if (kill_at_.passed()) {
-      tell(SIGKILL);
+      pass_on(SIGKILL);
       kill_at_ = Deadline::in_ms(500);
     }
   }
@@ -369,12 +450,44 @@ JobEnd Supervisor::run() {
     keeper_.forget(r.pid);
   }
   kill_all();
+  for (size_t i = 0; i < running_.size(); ++i)
+    if (running_[i].child->leash && !running_[i].told.ended) end_.lost.push_back(static_cast<int>(i));
   return end_;
 }
 
 }  // namespace
 
-Result<JobEnd> supervise(const std::vector<Child>& children, Leash leash) {
+Result<Leash> take_leash() {
+  Leash out;
+  std::string word;
+  for (size_t size = 0; size < kMostSettings; ++size) {
+    char c = 0;
+    const ssize_t n = read(STDIN_FILENO, &c, 1);
+    if (n < 0 && errno == EINTR) continue;
+    if (n != 1) break;
+    if (c != '\0') {
+      word += c;
+      continue;
+    }
+    if (word.empty() && out) {
+      tell(out.mark, "begun", 0);
+      return out;
+    }
+    const size_t equals = word.find('=');
+    if (!out)
+      out.mark = word;
+    else if (equals == std::string::npos)
+      unsetenv(word.c_str());
+    else
+      setenv(word.substr(0, equals).c_str(), word.substr(equals + 1).c_str(), 1);
+    word.clear();
+  }
+  return error(hktRemoteError, "the launcher went away before it had said what to run");
+}
+
+void tell_end(const Leash& leash, int status) { tell(leash.mark, "ended", status); }
+
+Result<JobEnd> supervise(const std::vector<Child>& children, const Leash& leash) {
   std::fflush(nullptr);
   Supervisor supervisor(leash);
   HKT_TRY(supervisor.begin());

@@ -16,8 +16,6 @@ namespace {
 
 constexpr const char* kTableFile = "RANK_TABLE_FILE";
 constexpr const char* kMindSpore = "MINDSPORE_HCCL_CONFIG_PATH";
-constexpr const char* kPortRange = "HOCKET_PORT_RANGE";
-constexpr const char* kHcclPortRange = "HCCL_HOST_SOCKET_PORT_RANGE";
 constexpr int kPollMs = 100;
 // Hocket's own range where nothing else is said: the one that HCCL has.
 constexpr int kBasePort = 60000;
@@ -31,7 +29,9 @@ Error refuse(Kind kind, const std::string& file, json::Place place, std::string 
   return out;
 }
 
-Result<std::string> path_of(const Environment& environment) {
+}  // namespace
+
+Result<std::string> table_path(const Environment& environment) {
   const auto file = environment(kTableFile);
   const auto other = environment(kMindSpore);
   if (file && other && *file != *other) {
@@ -47,7 +47,7 @@ Result<std::string> path_of(const Environment& environment) {
   return file ? *file : other.value_or("");
 }
 
-bool half_written(const Problems& problems) {
+static bool half_written(const Problems& problems) {
   const auto transient = [](const Problem& p) {
     return p.kind == Kind::unreadable_file || p.kind == Kind::empty_file || p.kind == Kind::truncated_file ||
            p.kind == Kind::not_json;
@@ -55,8 +55,7 @@ bool half_written(const Problems& problems) {
   return std::any_of(problems.list().begin(), problems.list().end(), transient);
 }
 
-// Waits while somebody else fills the table.
-Result<RankTable> completed(const std::string& path, Deadline deadline) {
+Result<RankTable> read_completed(const std::string& path, Deadline deadline) {
   bool waited = false;
   while (true) {
     Reading reading = read_file(path);
@@ -84,29 +83,14 @@ Result<RankTable> completed(const std::string& path, Deadline deadline) {
   }
 }
 
+namespace {
+
 // A variable that has to be a whole number if it is set.
 Result<std::optional<int>> number(const Environment& environment, const char* name, int low, int high) {
-  const auto text = environment(name);
-  if (!text) return std::optional<int>();
-  const std::optional<int64_t> value = parse_int(*text);
-  if (!value || *value < low || *value > high) {
-    return error(hktInvalidUsage, "environment variable %s is %s: set it to a whole number from %d to %d", name,
-                 in_quotes(*text).c_str(), low, high);
-  }
-  return std::optional<int>(static_cast<int>(*value));
-}
-
-// The numbers of a list such as "60000-60050,60100", as many as are needed.
-Result<std::vector<int>> ports_of(const char* name, const std::string& list, size_t most) {
-  const auto ranges = parse_port_ranges(list);
-  if (!ranges) {
-    return error(hktInvalidUsage, "environment variable %s is %s: set it to ports such as 60000-60050,60100", name,
-                 in_quotes(list).c_str());
-  }
-  std::vector<int> out;
-  for (const auto& [first, last] : *ranges)
-    for (int port = first; port <= last && out.size() < most; ++port) out.push_back(port);
-  return out;
+  const auto setting = from_environment(environment, name);
+  if (!setting) return std::optional<int>();
+  HKT_ASSIGN(const int value, whole_number(*setting, low, high));
+  return std::optional<int>(value);
 }
 
 struct Port {
@@ -117,28 +101,20 @@ struct Port {
 Result<Port> port_of(const RankTable::Member& root, const Environment& environment) {
   const Device& device = *root.device;
   if (device.host_port) return Port{*device.host_port, format("host_port of rank %d", device.rank)};
-  const int local = std::max(device.local, 0);
-  const auto own = environment(kPortRange);
-  const char* const name = own ? kPortRange : kHcclPortRange;
-  const auto range = own ? own : environment(kHcclPortRange);
-  if (range && *range != "auto") {
-    HKT_ASSIGN(const std::vector<int> ports, ports_of(name, *range, static_cast<size_t>(local) + 1));
-    if (ports.size() <= static_cast<size_t>(local)) {
-      return error(hktInvalidUsage,
-                   "environment variable %s is %s, which has no port for local id %d: give it "
-                   "%d ports [%s]",
-                   name, in_quotes(*range).c_str(), local, local + 1, name_of(Kind::port_taken));
-    }
-    return Port{ports.back(), format("%s, local id %d", name, local)};
+  const auto local = static_cast<size_t>(std::max(device.local, 0));
+  HKT_ASSIGN(const PortRanges ports, port_ranges(environment));
+  if (ports.ranges.empty()) {
+    // A range that is "auto" leaves the choice to the system, but the others have to know this one.
+    HKT_ASSIGN(const std::optional<int> base, number(environment, "HCCL_IF_BASE_PORT", 1024, 65520));
+    const int first = base.value_or(kBasePort);
+    const size_t port = static_cast<size_t>(first) + local;
+    if (port <= 65535) return Port{static_cast<int>(port), format("base port %d, local id %zu", first, local)};
+    return error(hktInvalidUsage, "base port %d plus local id %zu is no port: set HCCL_IF_BASE_PORT lower [%s]", first,
+                 local, name_of(Kind::port_taken));
   }
-  HKT_ASSIGN(const std::optional<int> base, number(environment, "HCCL_IF_BASE_PORT", 1024, 65520));
-  const int port = base.value_or(kBasePort) + local;
-  if (port > 65535) {
-    return error(hktInvalidUsage, "HCCL_IF_BASE_PORT %d plus local id %d is no port: set HCCL_IF_BASE_PORT lower [%s]",
-                 base.value_or(kBasePort), local, name_of(Kind::port_taken));
-  }
-  return Port{port,
-              format("%s %d + local id %d", base ? "HCCL_IF_BASE_PORT" : "base port", base.value_or(kBasePort), local)};
+  if (local < ports.size()) return Port{ports.port(local), format("%s, local id %zu", ports.origin.c_str(), local)};
+  return error(hktInvalidUsage, "%s has %zu ports, and none for local id %zu: give it %zu ports [%s]",
+               ports.origin.c_str(), ports.size(), local, local + 1, name_of(Kind::port_taken));
 }
 
 // The device of this host that a container shows as its `logical`-th; nothing if no variable says so.
@@ -162,16 +138,7 @@ class Membership {
   Membership(const RankTable& table, const Environment& environment) : table_(table), environment_(environment) {}
 
   Result<Identity> find() {
-    HKT_ASSIGN(const std::optional<int> given,
-               number(environment_, "HOCKET_SPARES", 0, static_cast<int>(kMaxRanksOfTable)));
-    const int spares = given.value_or(0);
-    const int all = table_.size();
-    if (spares >= all) {
-      return refuse(Kind::spare_devices, table_.file, {}, "environment variable HOCKET_SPARES",
-                    {std::to_string(spares), format("fewer than the %d entries of the table", all),
-                     "set it to the number of spare cards"});
-    }
-    nranks_ = all - spares;
+    HKT_ASSIGN(nranks_, ranks_of_job(table_, environment_));
     HKT_ASSIGN(const std::optional<int> id, number(environment_, "RANK_ID", 0, kMaxRanks - 1));
     const int rank = id.value_or(0);  // the caller has seen that it is set
     const std::optional<RankTable::Member> me = table_.find(rank);
@@ -179,7 +146,7 @@ class Membership {
       return refuse(Kind::rank_not_in_table, table_.file, {}, "environment variable RANK_ID",
                     {std::to_string(rank),
                      format("0 to %d, as the table has %d ranks%s", nranks_ - 1, nranks_,
-                            spares > 0 ? " without its spares" : ""),
+                            nranks_ < table_.size() ? " without its spares" : ""),
                      "start as many processes as the table has ranks, or give all the table that has this rank"});
     }
     me_ = *me;
@@ -202,19 +169,9 @@ class Membership {
 
   // Where the ranks meet.
   Status place(Identity& out) const {
-    const std::optional<RankTable::Member> root = table_.find(0);
-    const std::optional<HostAddress> address = root ? host_address(*root) : std::nullopt;
-    if (!root || !address) {
-      return refuse(
-          Kind::no_host_address, table_.file, root ? root->server->place : json::Place{}, "host_ip",
-          {"no address of the host of rank 0", "host_ip, an address as server_id, or an IPV4 or IPV6 entry of 2.0",
-           "add it: it is where the ranks meet"});
-    }
-    HKT_ASSIGN(const Port port, port_of(*root, environment_));
-    const bool v6 = address->host.find(':') != std::string::npos;
-    out.url = format(v6 ? "tcp://[%s]:%d" : "tcp://%s:%d", address->host.c_str(), port.number);
-    out.note = format("%s in %s:%u:%u; port: %s", address->field.c_str(), table_.file.c_str(), address->place.line,
-                      address->place.column, port.origin.c_str());
+    HKT_ASSIGN(Meeting meeting, meeting_of(table_, environment_));
+    out.url = std::move(meeting.url);
+    out.note = std::move(meeting.note);
     return check_own_address(out.rank);
   }
 
@@ -283,18 +240,46 @@ class Membership {
 
 }  // namespace
 
+Result<int> ranks_of_job(const RankTable& table, const Environment& environment) {
+  HKT_ASSIGN(const std::optional<int> given,
+             number(environment, "HOCKET_SPARES", 0, static_cast<int>(kMaxRanksOfTable)));
+  const int spares = given.value_or(0);
+  if (spares < table.size()) return table.size() - spares;
+  return refuse(Kind::spare_devices, table.file, {}, "environment variable HOCKET_SPARES",
+                {std::to_string(spares), format("fewer than the %d entries of the table", table.size()),
+                 "set it to the number of spare cards"});
+}
+
+Result<Meeting> meeting_of(const RankTable& table, const Environment& environment) {
+  const std::optional<RankTable::Member> root = table.find(0);
+  const std::optional<HostAddress> address = root ? host_address(*root) : std::nullopt;
+  if (!root || !address) {
+    return refuse(
+        Kind::no_host_address, table.file, root ? root->server->place : json::Place{}, "host_ip",
+        {"no address of the host of rank 0", "host_ip, an address as server_id, or an IPV4 or IPV6 entry of 2.0",
+         "add it: it is where the ranks meet"});
+  }
+  HKT_ASSIGN(const Port port, port_of(*root, environment));
+  const bool v6 = address->host.find(':') != std::string::npos;
+  Meeting out;
+  out.url = format(v6 ? "tcp://[%s]:%d" : "tcp://%s:%d", address->host.c_str(), port.number);
+  out.note = format("%s in %s:%u:%u; port: %s", address->field.c_str(), table.file.c_str(), address->place.line,
+                    address->place.column, port.origin.c_str());
+  return out;
+}
+
 bool has_rank_table(const Environment& environment) {
   return environment(kTableFile).has_value() || environment(kMindSpore).has_value();
 }
 
 Result<Identity> identity_from_table(const Environment& environment, Deadline deadline) {
-  HKT_ASSIGN(const std::string path, path_of(environment));
+  HKT_ASSIGN(const std::string path, table_path(environment));
   if (!environment("RANK_ID")) {
     return refuse(Kind::rank_id_not_set, "", {}, "environment variable RANK_ID",
                   {"nothing", format("the rank of this process in the rank table %s", in_quotes(path).c_str()),
                    "export RANK_ID in each process, from 0 on"});
   }
-  HKT_ASSIGN(const RankTable table, completed(path, deadline));
+  HKT_ASSIGN(const RankTable table, read_completed(path, deadline));
   HKT_ASSIGN(Identity out, Membership(table, environment).find());
   out.table = share(table);
   return out;
