@@ -36,10 +36,12 @@ constexpr Variable kTable[] = {
      "How many of the last ranks of a rank table are spare cards, which are no ranks of the job; equal on all ranks."},
     {"HOCKET_ALGO", "", "planners of `hocket plan list`, comma-separated",
      "Each takes over the collectives that have one of this name, at every size; equal on all ranks."},
-    {"HOCKET_PROTO", "auto", "auto, slot, mapped, direct",
-     "How large messages of registered memory go: slot copies all of them; mapped and direct use only that way past "
-     "the "
-     "copies."},
+    {"HOCKET_PROTO", "auto", "auto, slot, mapped, direct, cma",
+     "How large messages go between ranks that share memory: slot copies all of them; mapped and direct use only that "
+     "way past the copies, of registered memory; cma has private memory read by the receiver wherever that can be."},
+    {"HOCKET_CMA", "auto", "auto, 0, 1",
+     "Whether ranks of a host read one another's private memory (process_vm_readv): auto if all may, 0 never; 1 makes "
+     "it an error of bring-up if they may not."},
     {"HOCKET_DETERMINISM", "R1", "R1, R2, R3, R4",
      "What the bits of reductions may depend on (docs/determinism.md); equal on all ranks."},
     {"HOCKET_SOCKET_IFNAME", "", "list such as eth,=ib0 or ^docker,lo",

@@ -11,6 +11,7 @@
 #include "comm/progress.h"
 #include "comm/roster.h"
 #include "select/tune_file.h"
+#include "transport/cma.h"
 #include "transport/shm/group.h"
 #include "transport/shm/shm_transport.h"
 
@@ -18,6 +19,7 @@ namespace hocket {
 namespace {
 
 enum class Shm : uint8_t { off, memfd, devshm };
+enum class Cma : uint8_t { off, wanted, needed };
 
 // What every rank tells all others first.
 struct Member {
@@ -26,6 +28,8 @@ struct Member {
   CpuShare cpus;         // usable by this rank
   uint64_t cache = 0;    // last-level cache, bytes
   Shm shm = Shm::memfd;  // HOCKET_SHM, off when the transport is tcp
+  ReadProof proof;       // in this rank's memory
+  Cma cma = Cma::off;    // HOCKET_CMA, off when HOCKET_PROTO does not read
   uint8_t fence = 0;     // registered for asymmetric fences
   uint8_t tcp_only = 0;
   uint8_t shm_only = 0;
@@ -41,6 +45,10 @@ struct Member {
         .put(cpus.quota)
         .put(cache)
         .put(shm)
+        .put(proof.pid)
+        .put(proof.address)
+        .put(proof.number)
+        .put(cma)
         .put(fence)
         .put(tcp_only)
         .put(shm_only)
@@ -57,7 +65,8 @@ struct Member {
   static bool unpack(const std::string& bytes, Member& c) {
     Unpacker u(bytes);
     return u.text(c.host, 128) && u.get(c.token) && u.text(c.cpus.mask, 4096) && u.get(c.cpus.quota) &&
-           u.get(c.cache) && u.get(c.shm) && u.get(c.fence) && u.get(c.tcp_only) && u.get(c.shm_only) &&
+           u.get(c.cache) && u.get(c.shm) && u.get(c.proof.pid) && u.get(c.proof.address) && u.get(c.proof.number) &&
+           u.get(c.cma) && u.get(c.fence) && u.get(c.tcp_only) && u.get(c.shm_only) &&
            u.get(c.determinism) && u.text(c.algo, 4096) && unpack_costs(u, c.costs) && u.done();
   }
 };
@@ -96,7 +105,13 @@ class BringUp {
 
  private:
   const Member& mine() const { return members_[static_cast<size_t>(parts_.rank)]; }
+  // HOCKET_PROTO and HOCKET_CMA.
+  Result<Cma> protocols();
   void seat_mates();
+  // Why not every one of `group` can be read by this rank; good if they can, or need not.
+  Status try_reading_mates(const std::vector<int>& group) const;
+  // All have tried: whether ranks read one another's memory is a fact from now on.
+  Status agree_on_reading(const std::vector<std::string>& outcomes);
   // Everyone says how its last step went: all come back with the texts of all ("" is good).
   Result<std::vector<std::string>> say(const char* step, const std::string& text) {
     return meet_.all_gather(step, text);
@@ -107,6 +122,7 @@ class BringUp {
   LogId log_;
   Parts parts_;
   Roster roster_;
+  uint64_t number_ = 0;  // for peers to read
   std::vector<Member> members_;
   std::vector<std::shared_ptr<Mate>> mates_;  // those of the roster, while they may still change
   std::vector<std::string> shm_outcome_;      // by rank: "" has mapped its group's segment, else why not
@@ -122,15 +138,14 @@ Status BringUp::exchange_members(const CommSettings& settings) {
   if (std::find(std::begin(kTransports), std::end(kTransports), transport) == std::end(kTransports))
     return error(hktInvalidArgument, "transport '%s' is unknown; known: auto, shm, tcp", transport.c_str());
   HKT_ASSIGN(const std::string shm, env::get_choice("HOCKET_SHM", "memfd", kShm));
-  static constexpr std::string_view kProtocols[] = {"auto", "slot", "mapped", "direct"};
-  HKT_ASSIGN(const std::string protocol, env::get_choice("HOCKET_PROTO", "auto", kProtocols));
-  parts_.mapped = protocol == "auto" || protocol == "mapped";
-  parts_.direct = protocol == "auto" || protocol == "direct";
   HKT_ASSIGN(const std::string progress, env::get_choice("HOCKET_PROGRESS", "caller", kProgress));
   parts_.progress_thread = settings.progress.value_or(progress) == "thread";
   if (parts_.progress_thread) HKT_TRY(progress::start());
 
   Member card;
+  HKT_ASSIGN(card.cma, protocols());
+  HKT_ASSIGN(number_, random_bits());
+  card.proof = {getpid(), reinterpret_cast<uint64_t>(&number_), number_};
   if (settings.host_id) {
     card.host = *settings.host_id;
   } else {
@@ -184,6 +199,22 @@ Status BringUp::exchange_members(const CommSettings& settings) {
   return {};
 }
 
+Result<Cma> BringUp::protocols() {
+  static constexpr std::string_view kProtocols[] = {"auto", "slot", "mapped", "direct", "cma"};
+  static constexpr std::string_view kCma[] = {"auto", "0", "1"};
+  HKT_ASSIGN(const std::string protocol, env::get_choice("HOCKET_PROTO", "auto", kProtocols));
+  HKT_ASSIGN(const std::string cma, env::get_choice("HOCKET_CMA", "auto", kCma));
+  parts_.mapped = protocol == "auto" || protocol == "mapped";
+  parts_.direct = protocol == "auto" || protocol == "direct";
+  parts_.always_read = protocol == "cma";
+  const bool reads = protocol == "auto" || parts_.always_read;
+  if (reads != (cma != "0") && (cma == "1" || parts_.always_read))
+    return error(hktInvalidUsage, "rank %d: HOCKET_PROTO=%s and HOCKET_CMA=%s contradict each other", parts_.rank,
+                 protocol.c_str(), cma.c_str());
+  if (!reads || cma == "0") return Cma::off;
+  return cma == "1" || parts_.always_read ? Cma::needed : Cma::wanted;
+}
+
 // Who tries to share memory with whom: ranks of one host that want it in the same way.
 void BringUp::seat_mates() {
   for (int r = 0; r < parts_.nranks; ++r) {
@@ -193,6 +224,7 @@ void BringUp::seat_mates() {
     m->token = c.token;
     m->cpus = c.cpus;
     m->cache = c.cache;
+    m->pid = c.proof.pid;
     m->memory = r;
     for (int other = 0; c.shm != Shm::off && other < r; ++other) {
       const Member& o = members_[static_cast<size_t>(other)];
@@ -205,8 +237,38 @@ void BringUp::seat_mates() {
   }
 }
 
+Status BringUp::try_reading_mates(const std::vector<int>& group) const {
+  for (const int r : group) {
+    const Member& theirs = members_[static_cast<size_t>(r)];
+    if (r == parts_.rank || theirs.token == mine().token) continue;
+    if (mine().cma == Cma::off) return error(hktInvalidUsage, "rank %d has HOCKET_CMA=0", parts_.rank);
+    HKT_TRY(try_reading(theirs.proof));
+  }
+  return {};
+}
+
+// All or nobody: what is chosen must be the same on all ranks.
+Status BringUp::agree_on_reading(const std::vector<std::string>& outcomes) {
+  roster_.readable = true;
+  for (size_t r = 0; r < outcomes.size(); ++r) {
+    if (outcomes[r].empty()) continue;
+    const bool asked = members_[r].cma != Cma::off;  // and it could not
+    if (mine().cma == Cma::needed)
+      return error(hktInvalidUsage,
+                   "rank %d is to have private memory read by its peers (HOCKET_CMA=1 or HOCKET_PROTO=cma), but %s%s",
+                   parts_.rank, asked ? format("rank %zu: ", r).c_str() : "", outcomes[r].c_str());
+    if (asked && roster_.readable && static_cast<int>(r) == parts_.rank)
+      HKT_WARN(shm, log_,
+               "ranks of a host cannot read one another's private memory, so large messages are copied twice: %s. "
+               "HOCKET_CMA=0 says that this is known",
+               outcomes[r].c_str());
+    roster_.readable = false;
+  }
+  return {};
+}
+
 Status BringUp::share_memory() {
-  const shm::GroupConfig config = shm_config(roster_, parts_);
+  shm::GroupConfig config = shm_config(roster_, parts_);
   const std::vector<int>& group = config.ranks;
 
   // Two exchanges: the segment is there before anyone attaches, and its leader keeps serving until all have.
@@ -239,7 +301,17 @@ Status BringUp::share_memory() {
       }
     }
   }
-  HKT_ASSIGN(shm_outcome_, say("shm", outcome));
+  const Status reads = shares ? try_reading_mates(group) : Status();
+  const std::string unreadable = reads.ok() ? "" : reads.error().text;
+  HKT_ASSIGN(const std::vector<std::string> said, say("shm", Packer().text(outcome).text(unreadable).bytes()));
+  std::vector<std::string> why_unreadable(said.size());
+  shm_outcome_.resize(said.size());
+  for (size_t r = 0; r < said.size(); ++r) {
+    Unpacker u(said[r]);
+    if (!u.text(shm_outcome_[r], 1u << 16) || !u.text(why_unreadable[r], 1u << 16) || !u.done())
+      return error(hktRemoteError, "what rank %zu says of shared memory cannot be read", r);
+  }
+  HKT_TRY(agree_on_reading(why_unreadable));
   if (leader != nullptr) leader->stop();
   if (!outcome.empty()) segment_.reset();
 
@@ -249,6 +321,7 @@ Status BringUp::share_memory() {
 
   if (segment_ == nullptr) return {};
   roster_.file = segment_->file();
+  config.processes = roster_.processes(group, parts_.rank);
   auto transport = std::make_unique<shm::ShmTransport>(segment_, config);
   parts_.bell = &transport->bell();
   for (const int r : roster_.group_of(parts_.rank))

@@ -66,6 +66,7 @@ class Birth {
     parts_.algo = parent.algo;
     parts_.mapped = parent.mapped;
     parts_.direct = parent.direct;
+    parts_.always_read = parent.always_read;
     parts_.determinism = parent.determinism;
     parts_.route.resize(members_.size());
     roster_ = *parent.roster;

@@ -244,6 +244,11 @@ Error Communicator::threw(const std::exception& e, const char* in) {
                         in != nullptr ? format("rank %d ran out of memory in %s", parts_.rank, in)
                                       : format("rank %d ran out of memory in call %llu", parts_.rank,
                                                static_cast<unsigned long long>(seq_))});
+  if (const auto* const read = dynamic_cast<const ReadError*>(&e); read != nullptr) {
+    // What others have found may say more.
+    if (const Status found = watch_.look(); !found.ok()) return found.error();
+    return watch_.fail({hktRemoteError, read->rank(), seq_, e.what()});
+  }
   return watch_.fail({hktInternalError, parts_.rank, seq_,
                       format("%s on rank %d threw: %s", in != nullptr ? in : "a call", parts_.rank, e.what())});
 }
@@ -330,6 +335,8 @@ Status Communicator::bind(const CatalogEntry& planner, uint32_t root) {
   bound->info = planner.info(n, root);
   if (const ZeroCopy* const way = zero_copy(planner.collective, planner.name); way != nullptr)
     if (const ZeroCopy some = way->only(parts_.mapped, parts_.direct); !some.copies_all()) bound->zero_copy = some;
+  if (const ZeroCopy* const way = reading(planner.collective, planner.name); way != nullptr && parts_.facts.readable)
+    bound->read = *way;
   for (size_t log = 0; log < bound->round_elems.size(); ++log)
     bound->round_elems[log] = round_elems(bound->info, 1u << log, parts_.facts.slot_bytes);
   if (bound->round_elems.back() == 0)

@@ -92,8 +92,11 @@ bool Outstanding::advance_queue() {
     }
     Collective& c = *queue_.front();
     if (c.task.kind == Task::Kind::plan) {
-      if (Run* const run = comm_.engine_.begun(); run != nullptr) moved |= run->poll();
+      Run* const run = comm_.engine_.begun();
+      if (run != nullptr) moved |= run->poll();
+      const bool reads = run != nullptr && run->has_read();
       if (!comm_.engine_.end()) break;
+      if (reads && !comm_.watch_.confirm().ok()) break;
       if (c.task.stages != nullptr && next_run(c.task)) {
         moved = true;
         continue;

@@ -29,6 +29,7 @@ struct Parts {
   select::Costs costs;
   std::string algo;                   // HOCKET_ALGO
   bool mapped = true, direct = true;  // HOCKET_PROTO: ways that messages of registered memory may take
+  bool always_read = false;           // HOCKET_PROTO=cma: whatever can be read stays where it is
   hktDeterminism_t determinism = HKT_DETERMINISM_R1;
   std::unique_ptr<Doorbell> own_bell;                  // when no transport brings one
   Doorbell* bell = nullptr;                            // this rank's

@@ -17,6 +17,13 @@ std::vector<int> Roster::group_of(int rank) const {
   return group;
 }
 
+std::vector<int32_t> Roster::processes(const std::vector<int>& group, int rank) const {
+  std::vector<int32_t> all;
+  for (const int r : group)
+    all.push_back(!readable ? Link::kUnreadable : mate(r).token == mate(rank).token ? Link::kThisProcess : mate(r).pid);
+  return all;
+}
+
 shm::GroupConfig shm_config(const Roster& roster, const Parts& parts) {
   shm::GroupConfig config;
   config.ranks = roster.group_of(parts.rank);
@@ -27,6 +34,7 @@ shm::GroupConfig shm_config(const Roster& roster, const Parts& parts) {
     config.tokens.push_back(roster.mate(r).token);
     config.seats.push_back(roster.mate(r).seat);
   }
+  config.processes = roster.processes(config.ranks, parts.rank);
   config.geometry = roster.geometry;
   config.tags = kLinkTags;
   config.small_tags = kLinkTags - kExchangeTag;
@@ -54,6 +62,7 @@ void look_up_facts(const Roster& roster, Parts& parts) {
   parts.facts.nranks = static_cast<uint32_t>(parts.nranks);
   parts.facts.slot_bytes = roster.geometry.slot_bytes;
   parts.facts.depth = roster.geometry.depth;
+  parts.facts.readable = roster.readable;
   parts.costs = roster.costs;
   std::map<std::string, std::vector<CpuShare>> hosts;  // what each rank of a host may use
   std::set<int> memories;

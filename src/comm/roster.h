@@ -32,6 +32,7 @@ struct Mate {
   uint64_t token = 0;   // of the process
   CpuShare cpus;        // usable by this rank
   uint64_t cache = 0;   // last-level cache, bytes
+  int32_t pid = 0;      // as itself sees it
   int memory = 0;       // ranks with equal numbers have mapped one file
   int seat = 0;         // in that file
   std::string contact;  // Port::contact(), empty if no rank needs TCP
@@ -44,6 +45,7 @@ struct Roster {
   tcp::Striping striping;
   select::Costs costs;  // those of rank 0 of the first communicator
   shm::Backing backing = shm::Backing::memfd;
+  bool readable = false;            // ranks that share memory can read one another's private memory
   std::shared_ptr<shm::File> file;  // null: this rank shares no memory
   std::shared_ptr<tcp::Port> port;  // null: no rank needs TCP
   SharedSecret secret;              // of the job; null: it has none
@@ -51,6 +53,8 @@ struct Roster {
   const Mate& mate(int rank) const { return *mates[static_cast<size_t>(rank)]; }
   // The ranks that share memory with `rank`, itself included, ascending.
   std::vector<int> group_of(int rank) const;
+  // The processes of these ranks as the links of `rank` name them (Link::Setup).
+  std::vector<int32_t> processes(const std::vector<int>& group, int rank) const;
 };
 
 // Settings of the transports of `parts`, whose rank, nranks, nonce, epoch and fence are set.

@@ -106,6 +106,15 @@ std::optional<Fault> Watch::find_fault() {
   return std::nullopt;
 }
 
+// A rank tells of its fault before it returns from the call, and its memory is its program's again only then.
+Status Watch::confirm() {
+  // Acquire: what was read is older than what is found now.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (failed()) return failed_meanwhile();
+  if (auto f = find_fault()) return fail(*f);
+  return {};
+}
+
 Status Watch::look() {
   if (failed()) return failed_before();
   for (const auto& t : parts_.transports)

@@ -44,6 +44,7 @@ class Watch final : public Supervisor {
     started_ns_ = 0;
   }
   Status check(const Waiting& waiting) override;
+  Status confirm() override;
   // Looks for faults without a wait (async error between calls).
   Status look();
   // Do calls match, as far as they are known?

@@ -16,6 +16,9 @@ namespace {
 constexpr uint64_t kTile = 8 * 1024;
 // A shorter message is better copied to its slot than sent from where it is.
 constexpr uint64_t kLend = 4 * 1024;
+// What a step fetches at a time, of all its messages together, stays in the second-level cache until it is folded. Of
+// one message at least so much, for each time is a system call.
+constexpr uint64_t kFetch = 256 * 1024, kFetchLeast = 16 * 1024;
 
 Shape shape_of(const PlanInfo& info, const Call& call) {
   if (layout(info.collective) == Layout::round_major)
@@ -82,7 +85,7 @@ bool Run::place(const Step& s, Span src, Span dst) {
                                : b == Buf::in  ? call_.in_region
                                : b == Buf::out ? call_.out_region
                                                : nullptr;
-  const unsigned char* const value = region != nullptr ? at(b, keeps ? dst.offset : src.offset) : nullptr;
+  const unsigned char* const value = lies && b != Buf::scratch ? at(b, keeps ? dst.offset : src.offset) : nullptr;
   bool any = false;
   for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) {
     const Link& link = *plan_.out[s.send + k];
@@ -91,9 +94,11 @@ bool Run::place(const Step& s, Span src, Span dst) {
       case Protocol::slot:
         break;
       case Protocol::mapped:
-        if (region == nullptr || !link.reaches(*region)) break;
-        p.place = MessagePlace(MessagePlace::Of::producer, region->name, region->offset(value));
-        drains_ = drains_ || zero_->drain;
+        if (region != nullptr && link.reaches(*region))
+          p.place = MessagePlace(MessagePlace::Of::producer, region->name, region->offset(value));
+        else if (value != nullptr && bytes_ >= call_.read_from && link.readable())
+          p.place = MessagePlace::unmapped(value);
+        drains_ = drains_ || (p.place && zero_->drain);
         break;
       case Protocol::direct:
         if (const MessagePlace granted = link.granted(); granted) {
@@ -210,34 +215,68 @@ void Run::run_step(const Step& s, const Cursor& c) {
   placed_ = false;
 }
 
-uint32_t Run::add_locals(const Step& s, uint32_t j, uint32_t operands) {
+uint32_t Run::add_locals(const Step& s, Part part, uint32_t operands) {
   const uint32_t chunks = plan_.info.chunks[static_cast<uint32_t>(s.src_buf())];
   for (uint32_t o = 1; o < uint32_t{s.nload}; ++o) {
-    const uint64_t block = s.src + (uint64_t{o} * s.count + j) * s.stride;
+    const uint64_t block = s.src + (uint64_t{o} * s.count + part.j) * s.stride;
     const Span span = shape_.span(s.src_buf(), static_cast<uint32_t>(block % chunks), round_);
-    engine_.operands_[operands++] = at(s.src_buf(), span.offset);
+    engine_.operands_[operands++] = at(s.src_buf(), span.offset + part.within);
   }
   return operands;
 }
 
-// Block j: gathers operands and targets, `offset` bytes into the messages.
 void Run::make(const Step& s, uint32_t j, uint64_t offset, Span src, Span dst) {
-  if (src.bytes == 0) return;
+  const uint64_t bytes = src.bytes, most = part_bytes(s, bytes);
+  for (uint64_t at = 0; at < bytes; at += most) {
+    const uint64_t n = std::min(bytes - at, most);
+    make_part(s, {j, at, offset + at}, {src.offset + at, n}, {dst.offset + at, n});
+  }
+}
+
+uint64_t Run::part_bytes(const Step& s, uint64_t bytes) {
+  if (bytes_ < Link::kMapFrom) [[likely]]
+    return bytes;
+  uint64_t fetched = 0;
+  for (uint32_t k = 0; k < uint32_t{s.nrecv}; ++k) fetched += plan_.in[s.recv + k]->fetched(bytes_) ? 1 : 0;
+  if (fetched == 0) return bytes;
+  part_ = std::max(kFetchLeast, kFetch / fetched / kFetchLeast * kFetchLeast);
+  const uint64_t lines = uint64_t{s.nrecv} * part_ / sizeof(Engine::Line);
+  if (engine_.fetched_.size() < lines) engine_.fetched_.resize(lines);
+  return part_;
+}
+
+const unsigned char* Run::message(const Step& s, uint32_t k, Part part, uint64_t bytes, unsigned char* direct) {
+  const Link& link = *plan_.in[s.recv + k];
+  const unsigned char* const from = link.pop_begin(bytes_) + part.offset;
+  if (bytes_ < Link::kMapFrom) [[likely]]
+    return from;
+  has_read_ = has_read_ || link.stays(bytes_);
+  if (!link.fetched(bytes_)) return from;
+  auto* const room = reinterpret_cast<unsigned char*>(engine_.fetched_.data());
+  unsigned char* const to = direct != nullptr ? direct : room + k * part_;
+  link.fetch(to, from, bytes);
+  return to;
+}
+
+void Run::make_part(const Step& s, Part part, Span src, Span dst) {
   const void** operand = engine_.operands_.data();
   uint32_t operands = 0;
   const unsigned char* local = s.has(kLoad) ? at(s.src_buf(), src.offset) : nullptr;
+  // A message that is all there is of the value goes to where it is stored.
+  unsigned char* const direct =
+      s.nrecv == 1 && local == nullptr && s.has(kStore) ? at(s.dst_buf(), dst.offset) : nullptr;
   for (uint32_t k = 0; k < uint32_t{s.nrecv}; ++k) {
     if (local != nullptr && k == s.self) {
       operand[operands++] = local;
       if (s.nload > 1) [[unlikely]]
-        operands = add_locals(s, j, operands);
+        operands = add_locals(s, part, operands);
     }
-    operand[operands++] = plan_.in[s.recv + k]->pop_begin(bytes_) + offset;
+    operand[operands++] = message(s, k, part, src.bytes, direct);
   }
   if (local != nullptr && s.self >= s.nrecv) {
     operand[operands++] = local;
     if (s.nload > 1) [[unlikely]]
-      operands = add_locals(s, j, operands);
+      operands = add_locals(s, part, operands);
   }
 
   Target* target = engine_.targets_.data();
@@ -254,9 +293,9 @@ void Run::make(const Step& s, uint32_t j, uint64_t offset, Span src, Span dst) {
   }
   for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) {
     if (placed_ && engine_.placed_[k].place) [[unlikely]] {
-      if (unsigned char* const to = engine_.placed_[k].to; to != nullptr) target[targets++] = {to, results};
+      if (unsigned char* const to = engine_.placed_[k].to; to != nullptr) target[targets++] = {to + part.within, results};
     } else if (const Link& link = *plan_.out[s.send + k]; !lends(link)) {
-      target[targets++] = {link.push_begin(bytes_) + offset, call_.slot_stores};
+      target[targets++] = {link.push_begin(bytes_) + part.offset, call_.slot_stores};
     }
   }
   if (targets == 0) return;
@@ -367,6 +406,7 @@ Status Engine::run(const BoundPlan& plan, const Call& call) {
   if (!run.advance()) do
       HKT_TRY(waiter_.wait(run));
     while (!run.done());
+  if (run.has_read()) HKT_TRY(waiter_.confirm());
   // A call ends only when all it pushed is out of this process: the caller may not come back for hours.
   if (waiter_.pumped()) HKT_TRY(waiter_.flush());
   lent.returned();

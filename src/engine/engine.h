@@ -75,6 +75,7 @@ class Engine {
     unsigned char bytes[64];
   };
   std::vector<Line> scratch_;
+  std::vector<Line> fetched_;  // parts of messages that are in other processes
   std::vector<TraceEntry>* trace_ = nullptr;
   uint64_t without_copy_ = 0;
   std::optional<Begun> begun_;

@@ -26,7 +26,8 @@ struct BoundPlan {
   PlanInfo info;
   std::vector<Link*> in, out;             // by the plan's link tables; owned by the communicator
   uint32_t operands = 1;                  // of its widest step
-  std::optional<ZeroCopy> zero_copy;      // none: every message travels in its slot
+  std::optional<ZeroCopy> zero_copy;      // where memory is registered; none: every message travels in its slot
+  std::optional<ZeroCopy> read;           // where peers read a rank's memory; none: the same
   std::array<uint64_t, 5> round_elems{};  // by log2 of the element's size, for the slots of these links
 
   // Source of the step driver.
@@ -56,6 +57,8 @@ struct Call {
   hktReduceFn combine = nullptr;                       // the user's operation, in place of fold
   void* context = nullptr;                             // passed to combine, and so is the type
   hktDataType_t type = hktInt8;
+  // Messages of so many bytes may stay where they are, for peers to read. UINT64_MAX: none.
+  uint64_t read_from = UINT64_MAX;
   bool registered = false;  // somebody of the communicator has registered memory, and the call is large enough
   const Region* in_region = nullptr;  // of this rank's registered memory: that holds all of `in`, `out`
   const Region* out_region = nullptr;
@@ -83,6 +86,8 @@ class Run final : public Waiting {
       : engine_(engine), plan_(plan), call_(call), shape_(shape), rounds_(rounds) {
     if (call.registered && plan.zero_copy) [[unlikely]]
       zero_ = &*plan.zero_copy;
+    else if (call.read_from != UINT64_MAX && plan.read) [[unlikely]]
+      zero_ = &*plan.read;
   }
   // Before the first advance(): tells peers where they may write.
   void enter();
@@ -94,6 +99,8 @@ class Run final : public Waiting {
   bool poll() override;
   Blocked blocked() const override;
   bool done() const { return done_; }
+  // Has it read memory of other ranks? Then it is to be confirmed that they had not given up the call before.
+  bool has_read() const { return has_read_; }
 
   // Machine
   bool dep_done(Dep d, uint32_t round) const;
@@ -121,9 +128,21 @@ class Run final : public Waiting {
   // Bytes of a step's message, and the span of its j-th block in a buffer.
   uint64_t message_bytes(const Step& s, uint32_t round) const;
   unsigned char* at(Buf b, uint64_t offset) const;
+  // Block j of the step, `offset` bytes into its messages.
   void make(const Step& s, uint32_t j, uint64_t offset, Span src, Span dst);
+  struct Part {
+    uint32_t j;       // of a block
+    uint64_t within;  // bytes into it
+    uint64_t offset;  // bytes into the messages
+  };
+  // Gathers operands and targets.
+  void make_part(const Step& s, Part part, Span src, Span dst);
+  // Bytes of a step's block that are made at a time: less than `bytes` if messages have to be fetched for it.
+  uint64_t part_bytes(const Step& s, uint64_t bytes);
+  // The next message of the step's k-th link, for an operand. `direct`: memory that it may be fetched to, or null.
+  const unsigned char* message(const Step& s, uint32_t k, Part part, uint64_t bytes, unsigned char* direct);
   // Adds the local operands of block j behind the first one, and returns how many operands there are then.
-  uint32_t add_locals(const Step& s, uint32_t j, uint32_t operands);
+  uint32_t add_locals(const Step& s, Part part, uint32_t operands);
   void move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor);
   // The same for operations that a program made: the operand at `scaled`, if there is one, is multiplied first.
   void compose(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t scaled);
@@ -138,11 +157,13 @@ class Run final : public Waiting {
   uint64_t executed_ = 0;
   uint64_t bytes_ = 0;                   // of the step being executed
   uint32_t round_ = 0;                   // of it, too
+  uint64_t part_ = 0;                    // most bytes of a part of it for which messages are fetched
   const unsigned char* lent_ = nullptr;  // its value, for links that lend
   const ZeroCopy* zero_ = nullptr;       // null: all messages travel in slots
   bool placed_ = false;                  // some of this step do not, see Engine::placed_
   bool drains_ = false;                  // some of this call must have been read before it ends
   bool done_ = false;
+  bool has_read_ = false;
 };
 
 }  // namespace hocket

@@ -50,6 +50,9 @@ class Supervisor {
  public:
   virtual ~Supervisor() = default;
   virtual Status check(const Waiting& waiting) = 0;
+  // A call that has read memory of other ranks is done: an error if one of them may have given it up before, and so
+  // have changed what was read.
+  virtual Status confirm() { return {}; }
 };
 
 class Waiter {
@@ -77,6 +80,7 @@ class Waiter {
     for (Transport* t : pumps_) t->reclaim();
   }
   bool pumped() const { return pumped_; }
+  Status confirm() { return supervisor_.confirm(); }
   // Returns when it has, or with the supervisor's error.
   Status flush();
 

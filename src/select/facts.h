@@ -11,6 +11,7 @@ struct Facts {
   uint32_t hosts = 1;           // groups of ranks that share memory
   bool oversubscribed = false;  // some host has more ranks than usable CPUs
   bool registered = false;      // every rank has memory that all others can reach
+  bool readable = false;        // ranks that share memory can read one another's private memory
   uint32_t slot_bytes = 0;      // payload capacity of every link
   uint64_t cache_bytes = 0;     // smallest last-level cache among the hosts
   uint32_t depth = 8;           // messages that every link holds

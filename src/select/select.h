@@ -17,12 +17,16 @@
 
 namespace hocket::select {
 
+// A message of fewer bytes is copied to its slot even where that is not the best for larger ones.
+inline constexpr uint64_t kReadFrom = 16 * 1024;
+
 struct Choice {
   const CatalogEntry* planner = nullptr;
   // The one for operations that are not commutative; null if HOCKET_ALGO asks for one that cannot serve them, or the
   // collective does not reduce.
   const CatalogEntry* in_rank_order = nullptr;
   bool stream_out = false;    // write the output past the caches
+  bool read = false;          // peers fetch large messages from where they lie, if they can
   bool learn_stores = false;  // find out whether messages are better written past the caches
 };
 

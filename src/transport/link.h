@@ -18,6 +18,8 @@
 // - A message of kMapFrom bytes and more need not lie in its slot, where both ends can reach registered memory
 //   (transport/regions.h): push_at() says where it lies instead, and pop_begin() returns that. In the producer's memory
 //   it must not change until passed(); in the consumer's, it was written to where granted() allows.
+// - Nor need it where the consumer can read the producer's memory, if readable() says so. One that fetched() names has
+//   no place in the consumer's memory: it takes what it needs with fetch().
 // - Credit is published every ack_batch pops, so a producer may count on depth - ack_batch + 1 messages in flight.
 #pragma once
 
@@ -25,6 +27,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "transport/cma.h"
 #include "transport/doorbell.h"
 #include "transport/regions.h"
 
@@ -72,7 +75,10 @@ class Link {
     const RegionBases* theirs = nullptr;
     const RegionBases* own = nullptr;
     uint32_t far = 0;  // rank of the far end
+    // Process of the far end, if each end can read the other's memory: kThisProcess needs no system call for it.
+    int32_t process = kUnreadable;
   };
+  static constexpr int32_t kUnreadable = 0, kThisProcess = -1;
   // From so many bytes on a message may lie elsewhere than in its slot.
   static constexpr uint64_t kMapFrom = 4096;
   Link() = default;
@@ -89,6 +95,7 @@ class Link {
         ack_batch_(s.geometry.ack_batch),
         id_(s.id),
         far_(s.far),
+        process_(s.process),
         fence_(s.fence),
         lends_(s.lends) {}
 
@@ -114,11 +121,13 @@ class Link {
   // Instead of push_begin() and push(), if the message has kMapFrom bytes or more: it lies at `place`.
   void push_at(MessagePlace place, uint64_t bytes, uint32_t signature) {
     place_of(count_) = place.bits();
-    if (place.of() == MessagePlace::Of::producer) unpassed_ = count_ + 1;
+    if (place.stays()) unpassed_ = count_ + 1;
     seal(bytes, signature, nullptr);
   }
   // The far end can reach what lies in this region.
   bool reaches(const Region& region) const { return theirs_ != nullptr && region.mapped[far_] != 0; }
+  // The far end can read all of this rank's memory.
+  bool readable() const { return process_ != kUnreadable; }
   // Messages that were pushed from this rank's memory have all been read.
   bool passed() const { return unpassed_ == 0 || credit_->load(std::memory_order_acquire) >= unpassed_; }
   // A call begins that may write into the far end's output, if that grants it before its first message.
@@ -152,11 +161,25 @@ class Link {
   }
   const unsigned char* pop_begin(uint64_t bytes) const {
     if (bytes >= kMapFrom && theirs_ != nullptr) [[unlikely]] {
-      if (const MessagePlace place(place_of(count_)); place)
+      if (const MessagePlace place(place_of(count_)); place) {
+        if (place.of() == MessagePlace::Of::unmapped) return reinterpret_cast<const unsigned char*>(place.address());
         return place.in(place.of() == MessagePlace::Of::producer ? *theirs_ : *own_);
+      }
     }
     const unsigned char* slot = slots_ + (count_ & mask_) * stride_;
     return slot + (bytes <= RingGeometry::kInline ? sizeof(uint64_t) : RingGeometry::kHeader);
+  }
+  // The next message lies in the producer's memory.
+  bool stays(uint64_t bytes) const {
+    return bytes >= kMapFrom && theirs_ != nullptr && MessagePlace(place_of(count_)).stays();
+  }
+  // What pop_begin() returns for the next message is an address in the far end's process.
+  bool fetched(uint64_t bytes) const {
+    return bytes >= kMapFrom && process_ > 0 && MessagePlace(place_of(count_)).of() == MessagePlace::Of::unmapped;
+  }
+  // Copies from there. Throws ReadError.
+  void fetch(void* to, const unsigned char* from, uint64_t bytes) const {
+    read_process({static_cast<int>(far_), process_}, to, reinterpret_cast<uint64_t>(from), bytes);
   }
   void pop() {
     ++count_;
@@ -165,8 +188,7 @@ class Link {
   }
   // The same for a message of `bytes` that may lie in the producer's memory, who then waits for it to be read.
   void pop(uint64_t bytes) {
-    const bool awaited =
-        bytes >= kMapFrom && theirs_ != nullptr && MessagePlace(place_of(count_)).of() == MessagePlace::Of::producer;
+    const bool awaited = stays(bytes);
     ++count_;
     if (awaited || count_ - limit_ >= ack_batch_) publish_credit();
   }
@@ -223,6 +245,7 @@ class Link {
   uint64_t unpassed_ = 0;   // producer: passed() when the far end has popped so many messages; 0: none to wait for
   uint64_t grant_tag_ = 0;  // producer: of the call that is under way
   uint32_t stride_ = 0, mask_ = 0, slot_bytes_ = 0, ack_batch_ = 0, id_ = 0, far_ = 0;
+  int32_t process_ = kUnreadable;
   Fence fence_ = Fence::full;
   bool lends_ = false;
 };

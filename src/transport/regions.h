@@ -31,21 +31,30 @@ struct Region {
   uint64_t offset(const void* p) const { return static_cast<uint64_t>(static_cast<const unsigned char*>(p) - base); }
 };
 
-// Where a message lies that is not in its slot: two bits say whose region, 14 which one, 48 how far into it. 0: in the
-// slot. Crosses between processes.
+// Where a message lies that is not in its slot: two bits say whose region, 14 which one, 48 how far into it; or, in
+// memory of the producer that nobody has mapped, 62 its address. 0: in the slot. Crosses between processes.
 class MessagePlace {
  public:
-  enum class Of : uint8_t { slot = 0, producer = 1, consumer = 2 };
+  enum class Of : uint8_t { slot = 0, producer = 1, consumer = 2, unmapped = 3 };
   MessagePlace() = default;
   explicit MessagePlace(uint64_t bits) : bits_(bits) {}
   MessagePlace(Of of, uint32_t region, uint64_t offset)
       : bits_(static_cast<uint64_t>(of) << 62 | uint64_t{region} << 48 | offset) {}
+
+  // No place if the address has more bits.
+  static MessagePlace unmapped(const void* address) {
+    const auto at = reinterpret_cast<uint64_t>(address);
+    return at >> 62 == 0 ? MessagePlace(static_cast<uint64_t>(Of::unmapped) << 62 | at) : MessagePlace();
+  }
 
   uint64_t bits() const { return bits_; }
   explicit operator bool() const { return bits_ != 0; }
   Of of() const { return static_cast<Of>(bits_ >> 62); }
   uint32_t region() const { return static_cast<uint32_t>(bits_ >> 48) & 0x3fff; }
   uint64_t offset() const { return bits_ & ((uint64_t{1} << 48) - 1); }
+  // In the producer's memory, which must not change until the message has been read.
+  bool stays() const { return of() == Of::producer || of() == Of::unmapped; }
+  uint64_t address() const { return bits_ & ((uint64_t{1} << 62) - 1); }  // unmapped
   MessagePlace plus(uint64_t bytes) const { return MessagePlace(bits_ + bytes); }
   unsigned char* in(const RegionBases& bases) const { return bases[region() % kRegions] + offset(); }
 

@@ -190,7 +190,8 @@ std::string race_pass(const Plan& plan, const ZeroCopyPlanner& z) {
 
 TEST(Exhaustive, race_pass_without_copies) {
   run_all(limits().races, [](const Job& job, const Plan& plan) -> std::string {
-    for (const auto& list : {zero_copy_planners(), std::span<const ZeroCopyPlanner>(kAlsoProven)})
+    for (const auto& list :
+         {zero_copy_planners(), reading_planners(), std::span<const ZeroCopyPlanner>(kAlsoProven)})
       for (const ZeroCopyPlanner& z : list)
         if (z.collective == job.entry->collective && z.name == job.entry->name)
           if (std::string text = race_pass(plan, z); !text.empty()) return text;
@@ -198,24 +199,27 @@ TEST(Exhaustive, race_pass_without_copies) {
   });
 }
 
+void expect_no_weaker(const ZeroCopyPlanner& z) {
+  const CatalogEntry* const entry = find_planner(z.collective, z.name);
+  ASSERT_NE(entry, nullptr) << z.name;
+  const Plan plan = entry->plan(6, 0);
+  ZeroCopyPlanner bolder = z;
+  if (z.way.drain) {
+    bolder.way.drain = false;
+    EXPECT_NE(race_pass(plan, bolder), "") << collective_name(z.collective) << " " << z.name << " need not drain";
+  }
+  bolder = z;
+  if (z.way.out_of_place_only) {
+    bolder.way.out_of_place_only = false;
+    EXPECT_NE(race_pass(plan, bolder), "") << collective_name(z.collective) << " " << z.name << " may be in place";
+  }
+}
+
 // What is said of a planner has to be all that can be said: a way that is only safe out of place, or with a wait at the
 // end, must not be safe without.
 TEST(Exhaustive, ways_without_copies_are_no_weaker_than_they_say) {
-  for (const ZeroCopyPlanner& z : zero_copy_planners()) {
-    const CatalogEntry* const entry = find_planner(z.collective, z.name);
-    ASSERT_NE(entry, nullptr) << z.name;
-    const Plan plan = entry->plan(6, 0);
-    ZeroCopyPlanner bolder = z;
-    if (z.way.drain) {
-      bolder.way.drain = false;
-      EXPECT_NE(race_pass(plan, bolder), "") << collective_name(z.collective) << " " << z.name << " need not drain";
-    }
-    bolder = z;
-    if (z.way.out_of_place_only) {
-      bolder.way.out_of_place_only = false;
-      EXPECT_NE(race_pass(plan, bolder), "") << collective_name(z.collective) << " " << z.name << " may be in place";
-    }
-  }
+  for (const auto& list : {zero_copy_planners(), reading_planners()})
+    for (const ZeroCopyPlanner& z : list) expect_no_weaker(z);
 }
 
 }  // namespace

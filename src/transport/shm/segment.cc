@@ -35,6 +35,8 @@ Status check(const GroupConfig& c) {
     return error(hktInternalError, "shared memory: %d of %d tags have small rings", c.small_tags, c.tags);
   if (!c.seats.empty() && c.seats.size() != c.ranks.size())
     return error(hktInternalError, "shared memory: %zu seats for %zu ranks", c.seats.size(), c.ranks.size());
+  if (!c.processes.empty() && c.processes.size() != c.ranks.size())
+    return error(hktInternalError, "shared memory: %zu processes for %zu ranks", c.processes.size(), c.ranks.size());
   if (c.ranks.empty() || c.tags == 0 || c.process_token == 0)
     return error(hktInternalError, "shared memory: %zu ranks, %d tags, process token %s: none of them may be 0",
                  c.ranks.size(), c.tags, c.process_token == 0 ? "0" : "given");

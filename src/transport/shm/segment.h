@@ -33,6 +33,7 @@ struct GroupConfig {
   uint64_t process_token = 0;    // random, made once per process, not 0: equal tokens mean one process
   std::vector<uint64_t> tokens;  // process token of each rank, by index in `ranks`
   std::vector<int> seats;        // place of each rank in the File, by index in `ranks`; empty: the index itself
+  std::vector<int32_t> processes;  // of each rank, by index in `ranks`, as Link::Setup has them; empty: unreadable
   RingGeometry geometry;
   uint16_t tags = 1;        // links per ordered pair of ranks
   uint16_t small_tags = 0;  // of these, the last so many have rings of kSmallRing

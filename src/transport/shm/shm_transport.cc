@@ -49,6 +49,7 @@ Result<Link> ShmTransport::open(int from, int to, uint16_t tag) {
   setup.theirs = regions_.of(rank);
   setup.own = regions_.own();
   setup.far = static_cast<uint32_t>(rank);
+  if (!config_.processes.empty()) setup.process = config_.processes[static_cast<size_t>(far)];
   return Link(setup);
 }
 
