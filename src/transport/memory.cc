@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -167,6 +168,24 @@ Result<Fd> descriptor_of(const Mapping& m) {
                m.path.c_str(), m.begin);
 }
 
+// Whoever touches what a file does not have, or has no room for, is ended by a SIGBUS, and that may be a peer: the file
+// must reach as far as the memory, and its holes are filled now.
+Status fill_holes(int fd, const SharedMemory& memory) {
+  struct stat s {};
+  if (fstat(fd, &s) != 0) return sys_error("fstat");
+  if (!S_ISREG(s.st_mode)) return {};
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE)), size = static_cast<uint64_t>(s.st_size);
+  if (memory.offset + memory.bytes > (size + page - 1) / page * page)
+    return error(hktInvalidArgument,
+                 "the file mapped at %p ends after %" PRIu64
+                 " bytes, before the memory that is to be registered does: "
+                 "make it %" PRIu64 " bytes long (ftruncate)",
+                 static_cast<void*>(memory.base), size, memory.offset + memory.bytes);
+  // Some file systems cannot reserve anything.
+  if (fallocate(fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(memory.offset), 1) != 0 && errno == EOPNOTSUPP) return {};
+  return reserve_pages(fd, memory.offset, std::min(memory.bytes, size - memory.offset));
+}
+
 }  // namespace
 
 Result<void*> allocate_shared(uint64_t bytes) {
@@ -209,6 +228,7 @@ Result<SharedMemory> shared_memory_at(void* p, uint64_t bytes) {
     HKT_ASSIGN(const Mapping m, mapping_at(p, bytes));
     HKT_ASSIGN(Fd fd, descriptor_of(m));
     memory.offset = m.offset + (reinterpret_cast<uint64_t>(p) - m.begin);
+    HKT_TRY(fill_holes(fd.get(), memory));
     memory.file = std::make_shared<const Fd>(std::move(fd));
   }
   struct stat s {};

@@ -28,8 +28,8 @@ Result<void*> allocate_shared(uint64_t bytes);
 // Of allocate_shared(). Its memory goes back to the system at once, whoever else has it mapped. hktInvalidUsage while a
 // SharedMemory of it exists; hktInvalidArgument for any other pointer.
 Status free_shared(void* p);
-// What lies at [p, p + bytes): an allocation, or a file that the program has mapped. An error says why others cannot
-// map it.
+// What lies at [p, p + bytes): an allocation, or a file that the program has mapped, whose holes there are filled. An
+// error says why others cannot map it, or could not touch all of it.
 Result<SharedMemory> shared_memory_at(void* p, uint64_t bytes);
 
 // Keeps the allocation that p lies in mapped for as long as the result lives, even if it is freed; null: there is none.

@@ -240,6 +240,8 @@ std::string to_string(const Trial& t) {
                 operation_name(static_cast<uint32_t>(t.op)).c_str(), t.root, t.salt, t.in_place ? " in place" : "");
 }
 
+uint64_t room(const Trial& t, int nranks) { return (2 * t.guards + make_table(t, nranks).whole) * type_size(t.type); }
+
 std::vector<Kind> all_kinds() {
   std::vector<Kind> kinds;
   for (uint32_t c = 0; c < kCollectives; ++c) {

@@ -29,6 +29,8 @@ struct Trial {
 // the calls. Scalars differ between the ranks.
 Operation make_op(OpKind kind, hktDataType_t type, int rank, uint64_t* calls);
 std::string to_string(const Trial& trial);
+// Bytes of in_memory, and of out_memory, that are large enough on any rank.
+uint64_t room(const Trial& trial, int nranks);
 
 // The collectives that a communicator runs, but for barrier, with and without tables.
 struct Kind {

@@ -25,6 +25,7 @@
 
 #include "base/deadline.h"
 #include "hocket/hocket.h"
+#include "multiprocess/deny.h"
 #include "multiprocess/meeting_place.h"
 
 namespace hocket::test {
@@ -38,6 +39,9 @@ struct Outcome {
 };
 
 using Options = const hktCallOptions_t*;
+
+// Whose buffers are registered with the communicator; those of even ranks: messages go one way by registered memory.
+enum class Registers : uint8_t { none, all, even };
 
 // A rank and its buffers: one to read, and one for the result of each call that may be outstanding. Of registered
 // memory, if the job says so, and registering goes well; it fails with the peers like any call.
@@ -60,17 +64,17 @@ class Rank {
   // Moves on with every call, in the same way on all ranks.
   int root() { return static_cast<int>(calls_++) % nranks; }
   size_t between(int from, int to) const { return (from + to) % 3 == 1 ? 0 : count; }
-  hktResult_t allocate(bool registered) {
-    if (!registered) {
+  hktResult_t allocate(Registers who) {
+    hktRegistration_t registration = nullptr;
+    if (who == Registers::none || (who == Registers::even && me % 2 == 1)) {
       private_.resize(kBuffers * each_, 1.0f);
       memory_ = private_.data();
-      return hktSuccess;
+      return who == Registers::none ? hktSuccess : hktCommRegister(comm, nullptr, 0, &registration);
     }
     void* at = nullptr;
     if (const hktResult_t r = hktMemAlloc(&at, kBuffers * each_ * sizeof(float)); r != hktSuccess) return r;
     memory_ = static_cast<float*>(at);
     std::fill_n(memory_, kBuffers * each_, 1.0f);
-    hktRegistration_t registration = nullptr;
     return hktCommRegister(comm, at, kBuffers * each_ * sizeof(float), &registration);
   }
   const float* in() const { return memory_; }
@@ -220,15 +224,24 @@ constexpr Form kForms[] = {{"Blocking", blocking, static_cast<int>(std::size(kCo
 struct Way {
   const char* name;
   const char* transport;
-  const char* shm;  // HOCKET_SHM
-  bool registered;
+  const char* shm;       // HOCKET_SHM
+  const char* protocol;  // HOCKET_PROTO
+  Registers registers = Registers::none;
+  bool denied = false;        // no rank may read the memory of another
+  bool all = true;            // of the kinds of calls; without HOCKET_TEST_FULL else few
   const char* sockets = "1";  // HOCKET_NSOCKS_PERPEER
 };
-constexpr Way kWays[] = {{"Shm", "shm", "memfd", false},
-                         {"Devshm", "shm", "devshm", false},
-                         {"Registered", "shm", "memfd", true},
-                         {"Tcp", "tcp", "memfd", false},
-                         {"TcpStripes", "tcp", "memfd", false, "3"}};
+constexpr Way kWays[] = {{"Shm", "shm", "memfd", "auto"},
+                         {"Devshm", "shm", "devshm", "auto", Registers::none, false, false},
+                         {"Denied", "shm", "memfd", "auto", Registers::none, true, false},
+                         {"Cma", "shm", "memfd", "cma", Registers::none, false, false},
+                         {"Registered", "shm", "memfd", "auto", Registers::all},
+                         {"RegisteredSlot", "shm", "memfd", "slot", Registers::all, false, false},
+                         {"RegisteredMapped", "shm", "memfd", "mapped", Registers::all, false, false},
+                         {"RegisteredDirect", "shm", "memfd", "direct", Registers::all, false, false},
+                         {"OneSide", "shm", "memfd", "auto", Registers::even, false, false},
+                         {"Tcp", "tcp", "memfd", "auto"},
+                         {"TcpStripes", "tcp", "memfd", "auto", Registers::none, false, false, "3"}};
 
 struct Victim {
   int rank, nranks;
@@ -296,10 +309,11 @@ void kill_one(const Form& form, const Way& way, uint32_t seed, uint32_t which, i
     ASSERT_GE(pid, 0);
     if (pid == 0) {
       std::unique_ptr<Rank> me;
+      if (way.denied && !deny_reading_of_processes()) _exit(4);
       rank_main(place, rank, victim, p[1], [&](hktComm_t comm, Verdict& v) {
         if (me == nullptr) {
           me = std::make_unique<Rank>(comm, n, rank, count);
-          v.take(me->allocate(way.registered));
+          v.take(me->allocate(way.registers));
         }
         if (!v.failed()) form.round(*me, which, v);
       });
@@ -346,13 +360,11 @@ TEST_P(Kill, TheOthersNameTheDeadRank) {
   const bool full = std::getenv("HOCKET_TEST_FULL") != nullptr;
   setenv("HOCKET_TRANSPORT", way.transport, 1);
   setenv("HOCKET_SHM", way.shm, 1);
+  setenv("HOCKET_PROTO", way.protocol, 1);
   setenv("HOCKET_NSOCKS_PERPEER", way.sockets, 1);
   const char* const given = std::getenv("HOCKET_TEST_SEED");
   const uint32_t seed = given == nullptr ? 1000 : static_cast<uint32_t>(std::strtoul(given, nullptr, 10));
-  const bool variant = std::strcmp(way.shm, "devshm") == 0 || std::strcmp(way.sockets, "1") != 0;
-  // Segments in /dev/shm differ from others by how they are made and end, not by what calls do, and several connections
-  // of a pair from one by how large messages go.
-  const int kills = full ? 200 : variant ? 3 : form.kills;
+  const int kills = full ? 200 : way.all ? form.kills : 3;
   for (int i = 0; i < kills && !HasFailure(); ++i)
     kill_one(form, way, seed + static_cast<uint32_t>(i), static_cast<uint32_t>(i), full ? 100 : 30);
 }

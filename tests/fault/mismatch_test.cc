@@ -1,9 +1,12 @@
 // Ranks that call different collectives, whatever the form of the call: every rank gets an error that names both calls
 // and the odd rank out, from that call or, if it had already returned, from its next one, within seconds; never a hang,
-// never a wrong result. HOCKET_TEST_FULL=1 makes every call in every form, otherwise they take turns.
+// never a wrong result. HOCKET_TEST_FULL=1 makes every call in every form, otherwise they take turns. With
+// HOCKET_TEST_MEMORY calls are so large that messages lie in the memory that ranks have registered.
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,11 +14,15 @@
 #include "base/deadline.h"
 #include "comm/fused.h"
 #include "inprocess/calls.h"
+#include "inprocess/memory.h"
 
 namespace hocket::test {
 namespace {
 
-constexpr size_t kElements = 4096;  // of each buffer
+// What the counts below are multiplied by.
+uint64_t scale() { return registers() == Registers::none ? 1 : 64; }
+// Of each buffer.
+size_t elements() { return 4096 * scale(); }
 
 // One call: of `count` elements with root 0, or with `count` for each rank in the tables of those that have some, but
 // `first` for rank 0.
@@ -51,6 +58,8 @@ struct Asked {
   Asked with_root(int r) const { return changed(&Asked::root, r); }
   Asked with_first(uint64_t n) const { return changed(&Asked::first, n); }
   Asked with_gap(uint64_t n) const { return changed(&Asked::gap, n); }
+  // As it is made.
+  Asked scaled() const { return with_count(count * scale()).with_first(first * scale()); }
 
  private:
   template <class T>
@@ -76,7 +85,8 @@ bool has_table(Asked::Kind k) { return k == Asked::all_gather_v || k == Asked::r
 bool of_messages(Asked::Kind k) { return k >= Asked::all_to_all_v; }
 
 // How errors name the call; of a table they have the sum of `ranks` blocks and a digest.
-std::vector<std::string> texts(const Asked& a, int ranks) {
+std::vector<std::string> texts(const Asked& asked, int ranks) {
+  const Asked a = asked.scaled();
   const auto type = [&] {
     return std::string(a.type == hktFloat32 ? "float" : a.type == hktInt32 ? "int32" : "uint32");
   };
@@ -97,17 +107,36 @@ std::vector<std::string> texts(const Asked& a, int ranks) {
           (rooted(a.kind) ? root : "") + ")"};
 }
 
-// The buffers of a call, which must live as long as it is outstanding.
-struct Buffers {
-  std::vector<float> in = std::vector<float>(kElements, 1.0f), out = std::vector<float>(kElements, 1.0f);
+constexpr size_t kCalls = 3;  // that may be outstanding
+
+// The buffers of all calls, which live as long as any of them is outstanding.
+struct Memory {
+  explicit Memory(Communicator& comm) {
+    const bool mine = registers(registers(), comm.rank());
+    if (registers() != Registers::none) arena.emplace(comm, mine, mine, kCalls * elements() * sizeof(float));
+    if (!arena) own.resize(2 * kCalls * elements());
+    in = arena ? reinterpret_cast<float*>(arena->in) : own.data();
+    out = arena ? reinterpret_cast<float*>(arena->out) : own.data() + kCalls * elements();
+    for (float* const all : {in, out}) std::fill_n(all, kCalls * elements(), 1.0f);
+  }
+  std::optional<Arena> arena;
+  std::vector<float> own;
+  float *in = nullptr, *out = nullptr;
 };
 
-Status call(Communicator& c, const Asked& a, Buffers& b, const CallOptions& o) {
-  const Data data{b.in.data(), b.out.data(), a.count, a.type};
+// The buffers of a call.
+struct Buffers {
+  Buffers(const Memory& m, size_t which) : in(m.in + which * elements()), out(m.out + which * elements()) {}
+  float *in, *out;
+};
+
+Status call(Communicator& c, const Asked& asked, const Buffers& b, const CallOptions& o) {
+  const Asked a = asked.scaled();
+  const Data data{b.in, b.out, a.count, a.type};
   std::vector<size_t> counts(static_cast<size_t>(c.size()), a.count), displs;
   counts[0] = a.first;
   for (size_t r = 0; r < counts.size(); ++r) displs.push_back(r == 0 ? 0 : displs[r - 1] + counts[r - 1] + a.gap);
-  const BlockData blocks{b.in.data(), b.out.data(), counts.data(), displs.data(), a.type};
+  const BlockData blocks{b.in, b.out, counts.data(), displs.data(), a.type};
   const BlockTable table{counts.data(), displs.data()};
   switch (a.kind) {
     case Asked::all_reduce:
@@ -133,21 +162,19 @@ Status call(Communicator& c, const Asked& a, Buffers& b, const CallOptions& o) {
     case Asked::reduce_scatter_v:
       return c.reduce_scatter_v(blocks, a.op, o);
     case Asked::all_reduce_list: {
-      const std::array<void*, 2> bufs = {b.in.data(), b.out.data()};
+      const std::array<void*, 2> bufs = {b.in, b.out};
       return all_reduce_list(c, {bufs.data(), bufs.data(), std::array<size_t, 2>{a.first, a.count}.data(), 2, a.type},
                              a.op, o);
     }
     case Asked::all_to_all_v: {
       // What rank 0 gets is `first`; what others get is `count`. Each expects that of the others.
       const std::vector<size_t> mine(counts.size(), c.rank() == 0 ? counts[0] : a.count);
-      return all_to_all_v(c, {b.in.data(), table}, {b.out.data(), {mine.data(), nullptr}}, a.type, o);
+      return all_to_all_v(c, {b.in, table}, {b.out, {mine.data(), nullptr}}, a.type, o);
     }
     case Asked::gather_v:
-      return gather_v(c, {b.in.data(), nullptr, counts[static_cast<size_t>(c.rank())]}, {b.out.data(), table},
-                      {a.root, a.type}, o);
+      return gather_v(c, {b.in, nullptr, counts[static_cast<size_t>(c.rank())]}, {b.out, table}, {a.root, a.type}, o);
     case Asked::scatter_v:
-      return scatter_v(c, {b.in.data(), table}, {nullptr, b.out.data(), counts[static_cast<size_t>(c.rank())]},
-                       {a.root, a.type}, o);
+      return scatter_v(c, {b.in, table}, {nullptr, b.out, counts[static_cast<size_t>(c.rank())]}, {a.root, a.type}, o);
   }
   return error(hktInternalError, "no such call");
 }
@@ -157,8 +184,8 @@ enum class Form : uint8_t { blocking, request, group };
 constexpr std::array kForms = {Form::blocking, Form::request, Form::group};
 constexpr const char* kFormNames[] = {"blocking", "request", "group"};
 
-Status make(Communicator& c, const Asked& a, Form form) {
-  std::array<Buffers, 3> buffers;
+Status make(Communicator& c, const Memory& memory, const Asked& a, Form form) {
+  const std::array<Buffers, kCalls> buffers{Buffers(memory, 0), Buffers(memory, 1), Buffers(memory, 2)};
   const Asked before{Asked::all_reduce}, behind{Asked::all_gather};
   if (form == Form::blocking) return call(c, a, buffers[0], {});
   if (form == Form::group) {
@@ -219,17 +246,19 @@ struct Case {
 };
 
 // Runs a call that does not match what the others call. Every rank gets a mismatch within 5 s; returns the texts.
-std::vector<std::string> texts_of(const Case& where, const std::function<Status(Communicator&)>& make_call) {
+std::vector<std::string> texts_of(const Case& where,
+                                  const std::function<Status(Communicator&, const Memory&)>& make_call) {
   WorldSpec spec;
   spec.n = where.n;
   spec.transport = where.transport;
   spec.timeout_ms = 15'000;
   std::vector<std::string> all(static_cast<size_t>(where.n));
   run_world(spec, [&](Communicator& comm, int rank) {
+    const Memory memory(comm);
     Status s = comm.barrier();  // all are there
     ASSERT_TRUE(s.ok()) << s.error().text;
     const int64_t start = now_ns();
-    s = make_call(comm);
+    s = make_call(comm, memory);
     // A rank that had nothing to wait for learns it from its next call, its async error or at the latest by waiting.
     while (s.ok() && now_ns() - start < 5'000'000'000) {
       if (comm.async_error() != hktSuccess) s = comm.barrier();
@@ -264,8 +293,9 @@ TEST_P(MismatchTest, EveryRankHearsOfBothCalls) {
     const Mismatch& m = all[i];
     for (const Form form : forms_of(i + n)) {
       const int odd = (i / 3 + n) % 2 == 0 ? 0 : GetParam().n - 1;  // both, over the numbers of ranks
-      const auto got = texts_of(
-          GetParam(), [&](Communicator& comm) { return make(comm, comm.rank() == odd ? m.odd : m.others, form); });
+      const auto got = texts_of(GetParam(), [&](Communicator& comm, const Memory& memory) {
+        return make(comm, memory, comm.rank() == odd ? m.odd : m.others, form);
+      });
       SCOPED_TRACE(std::string(kNames[m.odd.kind]) + " against " + kNames[m.others.kind] + ", row " +
                    std::to_string(i) + ", " + kFormNames[static_cast<size_t>(form)]);
       for (const std::string& text : got) {
@@ -293,11 +323,11 @@ TEST_P(MismatchTest, EveryRankHearsOfBothCountsOfABlock) {
         const Asked right = Asked{kind}.with_root(root);
         // Whoever is odd does not agree with the only other one that knows the block's size.
         const int odd = n - 1;
-        const auto got = texts_of(GetParam(), [&](Communicator& comm) {
-          return make(comm, comm.rank() == odd ? right.with_first(wrong) : right, form);
+        const auto got = texts_of(GetParam(), [&](Communicator& comm, const Memory& memory) {
+          return make(comm, memory, comm.rank() == odd ? right.with_first(wrong) : right, form);
         });
         const int from = gathers ? 0 : odd, to = gathers ? odd : 0;
-        const uint64_t sent = gathers ? 100 : wrong, expected = gathers ? wrong : 100;
+        const uint64_t sent = (gathers ? 100 : wrong) * scale(), expected = (gathers ? wrong : 100) * scale();
         SCOPED_TRACE(std::string(kNames[kind]) + " of " + std::to_string(wrong) + ", " +
                      kFormNames[static_cast<size_t>(form)]);
         for (const std::string& text : got)

@@ -1,19 +1,23 @@
 // A random program: all collectives, lists of buffers, operations of its own, messages, collectives of messages, types,
-// sizes, communicators, in place or not, blocking, by requests, in groups; every bit compared. All ranks draw the same
-// program from one seed, which is printed, and each its own order of waiting. HOCKET_TEST_SEED repeats a run;
-// HOCKET_TEST_FULL=1 makes a million calls of the 100,000.
+// sizes, communicators, in place or not, blocking, by requests, in groups, in private and in registered memory, which
+// comes and goes meanwhile; every bit compared. All ranks draw the same program from one seed, which is printed, and
+// each its own order of waiting and its own memory. HOCKET_TEST_SEED repeats a run; HOCKET_TEST_FULL=1 makes a million
+// calls of the 100,000, HOCKET_TEST_CALLS=N makes N with each number of ranks.
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <deque>
 #include <functional>
 #include <map>
 #include <optional>
 #include <random>
+#include <string_view>
 
 #include "base/types.h"
 #include "comm/fused.h"
 #include "conformance/call_check.h"
 #include "inprocess/calls.h"
+#include "inprocess/memory.h"
 
 namespace hocket::test {
 namespace {
@@ -45,7 +49,8 @@ struct Done {
   std::vector<int32_t> in, out, expected;
   std::vector<uint64_t> counts, other_counts;
   std::optional<Attempt> attempt;
-  std::deque<Attempt> list;  // buffers of one call
+  std::deque<Attempt> list;         // buffers of one call
+  std::vector<Pool::Piece> pieces;  // memory of attempts
   hktRequest_t request = nullptr;
 
   void judge() const {
@@ -61,8 +66,11 @@ struct Done {
 class Program {
  public:
   // Null: a communicator of other ranks. The first one has all of them.
-  Program(std::vector<Communicator*> comms, uint32_t seed)
-      : comms_(std::move(comms)), shared_(seed), own_(seed + 77 + static_cast<uint32_t>(comms_.front()->rank())) {
+  Program(std::vector<Communicator*> comms, Pool& pool, uint32_t seed)
+      : comms_(std::move(comms)),
+        pool_(pool),
+        shared_(seed),
+        own_(seed + 77 + static_cast<uint32_t>(comms_.front()->rank())) {
     for (Communicator* comm : comms_)
       for (size_t made = 1; comm != nullptr && made < kOpKinds; ++made)
         ops_[comm][made] = *comm->make_op(make_op(static_cast<OpKind>(made), hktInt32, comm->rank(), &folds_));
@@ -70,6 +78,7 @@ class Program {
 
   void run(int calls) {
     while (calls_ < calls && !testing::Test::HasFailure()) {
+      if (shared_(50) == 0) change_registration();
       const uint32_t form = shared_(8);
       if (form == 0) {
         const uint32_t members = 1 + shared_(5);
@@ -93,6 +102,8 @@ class Program {
       }
     }
     while (!outstanding_.empty() && !testing::Test::HasFailure()) finish_some();
+    for (Communicator* const comm : comms_)
+      if (comm != nullptr && registered_[comm] != 0) good(deregister_memory(*comm, registered_[comm]));
     for (const auto& [comm, ops] : ops_)
       for (size_t made = 1; made < kOpKinds; ++made) good(comm->destroy_op(ops[made]));
   }
@@ -112,6 +123,33 @@ class Program {
   static uint64_t size(Random& draw) {
     const uint64_t most[] = {1, 16, 300, 4000, 30'000};
     return draw(most[draw(20) == 0 ? 4 : draw(4)] + 1);
+  }
+
+  // The ranks of a communicator, or some of them, register their pools, or all give them up, while calls may be
+  // outstanding.
+  void change_registration() {
+    Communicator* const comm = comms_[shared_(comms_.size())];
+    Random draw(shared_());
+    if (comm == nullptr) return;
+    Registration& mine = registered_[comm];
+    if (mine != 0) {
+      good(deregister_memory(*comm, mine));
+      mine = 0;
+      return;
+    }
+    const uint32_t givers = draw(2) == 0 ? ~uint32_t{0} : draw();
+    const bool gives = (givers >> comm->rank() & 1) != 0;
+    Result<Registration> made = register_memory(*comm, gives ? pool_.base() : nullptr, gives ? pool_.bytes() : 0);
+    ASSERT_TRUE(made.ok()) << made.error().text;
+    mine = *made;
+  }
+
+  // Where a buffer of the trial is, by this rank's own choice: null, in memory of its own.
+  unsigned char* memory(Done& d, const Communicator& comm, const Trial& t) {
+    if (own_(4) == 0) return nullptr;
+    Pool::Piece piece = pool_.take(room(t, comm.size()));
+    if (piece == nullptr) return nullptr;
+    return d.pieces.emplace_back(std::move(piece)).get();
   }
 
   // What the call is depends on the communicator and one number, so ranks that are no members need not draw it.
@@ -151,6 +189,8 @@ class Program {
       if (t.made == OpKind::pre_mul_sum) t.type = hktInt32;
       t.count %= 300;  // the reference takes its time
     }
+    t.in_memory = memory(d, comm, t);
+    t.out_memory = memory(d, comm, t);
     d.attempt.emplace(comm, t);
     good(d.attempt->issue(options));
   }
@@ -175,6 +215,8 @@ class Program {
       t.salt = draw(100'000);
       t.in_place = draw(2) == 0;
       t.count = t.made == OpKind::built_in ? size(draw) : size(draw) % 300;
+      t.in_memory = memory(d, comm, t);
+      t.out_memory = memory(d, comm, t);
       const Attempt& a = d.list.emplace_back(comm, t);
       in.push_back(a.in());
       out.push_back(a.out());
@@ -284,6 +326,8 @@ class Program {
   }
 
   const std::vector<Communicator*> comms_;
+  Pool& pool_;
+  std::map<Communicator*, Registration> registered_;  // 0: none at the moment
   int calls_ = 0;
   Random shared_, own_;
   std::map<Communicator*, std::array<hktRedOp_t, kOpKinds>> ops_;
@@ -291,27 +335,45 @@ class Program {
   std::deque<Done> outstanding_;
 };
 
+// Of a rank, for buffers that peers can map: most of those that are outstanding at any time.
+constexpr uint64_t kPool = 16 << 20;
+
+int calls_of_a_run() {
+  if (const char* given = std::getenv("HOCKET_TEST_CALLS"); given != nullptr) return std::atoi(given);
+  return std::getenv("HOCKET_TEST_FULL") != nullptr ? 100'000 : 10'000;
+}
+
 class Soak : public Places {};
 
 TEST_P(Soak, EveryBit) {
   const uint32_t drawn = seed();
-  const int calls = std::getenv("HOCKET_TEST_FULL") != nullptr ? 100'000 : 10'000;
+  const int calls = calls_of_a_run();
+  const char* const proto = std::getenv("HOCKET_PROTO");
+  // Messages of slots so small never lie elsewhere.
+  const bool copies_all = std::string_view(proto != nullptr ? proto : "") == "slot" || GetParam().small ||
+                          std::string_view(GetParam().transport) == "tcp";
   for (const int n : {2, 3}) {
     std::printf("%d ranks, %d calls, HOCKET_TEST_SEED=%u\n", n, calls, drawn);
     std::fflush(stdout);
+    std::atomic<uint64_t> without_copy = 0;
     run_world(world(n), [&](Communicator& comm, int rank) {
       auto twin = duplicate(comm, {});
       auto turned = split(comm, {0, -rank}, {});                            // its ranks are in another order
       auto part = split(comm, {rank == 2 ? HKT_SPLIT_NOCOLOR : 0, 0}, {});  // without the last of three
       ASSERT_TRUE(twin.ok() && turned.ok() && part.ok());
-      Program({&comm, twin->get(), turned->get(), part->get()}, drawn).run(calls);
+      Pool pool(kPool);
+      Program({&comm, twin->get(), turned->get(), part->get()}, pool, drawn).run(calls);
       if (HasFailure()) {
         for (Communicator* c : {&comm, twin->get(), turned->get(), part->get()})
           if (c != nullptr) c->abort();
         return;
       }
+      without_copy += comm.messages_without_copy();
       good(finalize(**twin));
     });
+    if (GetParam().hosts == 1) {
+      EXPECT_EQ(without_copy == 0, copies_all) << without_copy;
+    }
     ASSERT_FALSE(HasFailure()) << "HOCKET_TEST_SEED=" << drawn << " repeats it";
   }
 }
