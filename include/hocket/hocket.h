@@ -319,6 +319,20 @@ HKT_API hktResult_t hktSend(const void* buf, size_t count, hktDataType_t type, i
 HKT_API hktResult_t hktRecv(void* buf, size_t count, hktDataType_t type, int peer, int tag, hktComm_t comm,
                             const hktCallOptions_t* options);
 
+/* What a receive got. */
+typedef struct {
+  size_t count; /* elements */
+  int source;
+  int reserved; /* 0 */
+} hktMessage_t;
+/* A source of hktRecvMessage: whichever rank sends first with the tag. Its receives and those that name the rank are met
+ * in the order they were started. It connects this rank with all others. */
+#define HKT_ANY_SOURCE (-1)
+/* hktRecv that tells what it got in *message, which is Hocket's until the call has returned or its request is done, and
+ * is written on success only. `peer` may be HKT_ANY_SOURCE. */
+HKT_API hktResult_t hktRecvMessage(void* buf, size_t count, hktDataType_t type, int peer, int tag,
+                                   hktMessage_t* message, hktComm_t comm, const hktCallOptions_t* options);
+
 /* Groups, one per thread, which may be nested: calls between start and end, on any communicators, are only noted and
  * are issued together at the outermost end, which waits for all of them, or yields one request for all
  * (options.request). Point-to-point calls of a group may be in any order. A call that fails inside a group is an error

@@ -44,6 +44,24 @@ TEST(RequestsInC, WaitAndTestSetTheHandleToNull) {
   });
 }
 
+TEST(MessagesInC, ReceivesTellWhatCame) {
+  with_ranks(2, [](hktComm_t comm, int rank) {
+    float x[5] = {1, 2, 3, 4, 5};
+    hktMessage_t message = {};
+    if (rank == 1) good(hktSend(x, 3, hktFloat32, 0, 2, comm, nullptr));
+    if (rank == 0) {
+      good(hktRecvMessage(x, 5, hktFloat32, HKT_ANY_SOURCE, 2, &message, comm, nullptr));
+      EXPECT_EQ(message.source, 1);
+      EXPECT_EQ(message.count, 3u);
+    }
+    expect_failure(hktRecvMessage(x, 5, hktFloat32, 0, 2, nullptr, comm, nullptr), hktInvalidArgument,
+                   {"hktRecvMessage", "message"});
+    expect_failure(hktRecvMessage(x, 5, hktFloat32, -2, 2, &message, comm, nullptr), hktInvalidArgument, {"peer is -2"});
+    expect_failure(hktRecv(x, 5, hktFloat32, HKT_ANY_SOURCE, 2, comm, nullptr), hktInvalidArgument, {"peer is -1"});
+    good(hktBarrier(comm, nullptr));
+  });
+}
+
 TEST(VectorsInC, InPlaceAndUneven) {
   with_ranks(2, [](hktComm_t comm, int rank) {
     std::vector<float> in(20), out(20);
