@@ -55,17 +55,16 @@ def after_shutdown(rank, size):
     assert dist.get_backend() == "hocket" and backend.name() == "hocket"
     received = dist.irecv(torch.zeros(1), 1 - rank, tag=99)
     dist.barrier()
-    backend._shutdown()
-    backend._shutdown()
+    dist.group.WORLD.shutdown()
+    dist.group.WORLD.shutdown()
     return [ranks.error_of(lambda: dist.all_reduce(torch.ones(1))), ranks.error_of(received.wait)]
 
 
 def aborted(rank, size):
-    work = dist.all_reduce(torch.ones(10), async_op=True) if rank == 0 else None
     if rank == 1:
         dist.distributed_c10d._abort_process_group()
         return None
-    return ranks.error_of(work.wait)
+    return ranks.error_of(lambda: dist.all_reduce(torch.ones(10), async_op=True).wait())
 
 
 def threads(rank, size):

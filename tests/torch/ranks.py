@@ -47,25 +47,29 @@ def run(size, body, within=90, **options):
             theirs.close()
             pipes.append(mine)
             processes.append(process)
-        results = []
+        results, failures = [], []
         try:
             for rank, pipe in enumerate(pipes):
-                if not pipe.poll(within):
-                    raise AssertionError(f"rank {rank} of {size} did not end within {within} s")
-                try:
-                    good, result = pipe.recv()
-                except EOFError:
-                    processes[rank].join(5)
-                    good, result = False, f"it died: exit code {processes[rank].exitcode}"
-                if not good:
-                    raise AssertionError(f"rank {rank} of {size}: {result}")
-                results.append(result)
+                if not pipe.poll(within if not failures else 5):
+                    good, result = False, f"it did not end within {within} s"
+                else:
+                    try:
+                        good, result = pipe.recv()
+                    except EOFError:
+                        processes[rank].join(5)
+                        good, result = False, f"it died: exit code {processes[rank].exitcode}"
+                if good:
+                    results.append(result)
+                else:
+                    failures.append(f"rank {rank} of {size}: {result}")
         finally:
             for process in processes:
                 process.join(5)
                 if process.is_alive():
                     process.kill()
                     process.join()
+        if failures:
+            raise AssertionError("\n".join(failures))
         return results
 
 
