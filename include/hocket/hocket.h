@@ -325,8 +325,8 @@ typedef struct {
   int source;
   int reserved; /* 0 */
 } hktMessage_t;
-/* A source of hktRecvMessage: whichever rank sends first with the tag. Its receives and those that name the rank are met
- * in the order they were started. It connects this rank with all others. */
+/* A source of hktRecvMessage: whichever rank sends first with the tag. Its receives and those that name the rank are
+ * met in the order they were started. It connects this rank with all others. */
 #define HKT_ANY_SOURCE (-1)
 /* hktRecv that tells what it got in *message, which is Hocket's until the call has returned or its request is done, and
  * is written on success only. `peer` may be HKT_ANY_SOURCE. */

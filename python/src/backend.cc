@@ -33,9 +33,9 @@ Group::Spec spec_of(const c10d::DistributedBackendOptions& about, const HocketOp
 c10::intrusive_ptr<c10d::Backend> HocketBackend::create(const c10d::DistributedBackendOptions& about,
                                                         const c10::intrusive_ptr<HocketOptions>& options) {
   return c10::make_intrusive<HocketBackend>(
-      about, options != nullptr ? options
-                                : c10::make_intrusive<HocketOptions>(
-                                      std::chrono::duration_cast<Milliseconds>(about.timeout)));
+      about, options != nullptr
+                 ? options
+                 : c10::make_intrusive<HocketOptions>(std::chrono::duration_cast<Milliseconds>(about.timeout)));
 }
 
 HocketBackend::HocketBackend(const c10d::DistributedBackendOptions& about, c10::intrusive_ptr<HocketOptions> options)
@@ -54,10 +54,14 @@ void HocketBackend::setTimeout(Ms timeout) {
 
 c10d::ErrorType HocketBackend::getError() {
   switch (group_->async_error()) {
-    case hktSuccess: return c10d::ErrorType::SUCCESS;
-    case hktTimeout: return c10d::ErrorType::TIMEOUT;
-    case hktRemoteError: return c10d::ErrorType::REMOTE_ERROR;
-    default: return c10d::ErrorType::COMM_ERROR;
+    case hktSuccess:
+      return c10d::ErrorType::SUCCESS;
+    case hktTimeout:
+      return c10d::ErrorType::TIMEOUT;
+    case hktRemoteError:
+      return c10d::ErrorType::REMOTE_ERROR;
+    default:
+      return c10d::ErrorType::COMM_ERROR;
   }
 }
 
@@ -104,8 +108,9 @@ Work HocketBackend::receive(Tensors& tensors, int peer, int tag, OpType type) {
 }
 
 Work HocketBackend::barrier(const c10d::BarrierOptions& o) {
-  return group_->run(job(OpType::BARRIER, "hocket:barrier", o.timeout, o.asyncOp), 1,
-                     [&](size_t, hktComm_t comm, const hktCallOptions_t* options) { return hktBarrier(comm, options); });
+  return group_->run(
+      job(OpType::BARRIER, "hocket:barrier", o.timeout, o.asyncOp), 1,
+      [&](size_t, hktComm_t comm, const hktCallOptions_t* options) { return hktBarrier(comm, options); });
 }
 
 // Hocket's timeouts name all ranks that are missing, whatever `wait_all_ranks` says.
@@ -146,8 +151,8 @@ Work HocketBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpti
   const at::Tensor t = tensors[0];
   TORCH_CHECK(t.layout() == at::kSparse && t.device().is_cpu(), "hocket: invalid argument in ", j.name(),
               ": the tensor is ", t.layout(), " on ", t.device(), ", must be sparse (COO) on the CPU");
-  TORCH_CHECK(o.reduceOp == c10d::ReduceOp::SUM || o.reduceOp == c10d::ReduceOp::AVG,
-              "hocket: invalid argument in ", j.name(), ": only SUM and AVG are defined for sparse tensors");
+  TORCH_CHECK(o.reduceOp == c10d::ReduceOp::SUM || o.reduceOp == c10d::ReduceOp::AVG, "hocket: invalid argument in ",
+              j.name(), ": only SUM and AVG are defined for sparse tensors");
   TORCH_CHECK(t.dim() <= static_cast<int64_t>(Outline::kMost), "hocket: invalid argument in ", j.name(), ": ", t.dim(),
               " dimensions, at most ", Outline::kMost, " are served");
   const at::NoGradGuard no_grad;
@@ -179,8 +184,7 @@ Work HocketBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpti
     t.copy_(sum);
   };
   return group_->run(std::move(j), 3, [&](size_t i, hktComm_t comm, const hktCallOptions_t* options) {
-    if (i == 0)
-      return hktAllGather(&outline, all.data(), sizeof outline / sizeof(int64_t), hktInt64, comm, options);
+    if (i == 0) return hktAllGather(&outline, all.data(), sizeof outline / sizeof(int64_t), hktInt64, comm, options);
     if (i == 1) {
       int64_t entries = 0;
       for (size_t r = 0; r < n; ++r) {

@@ -15,8 +15,8 @@ constexpr const char* kBackend = "hocket";
 struct HocketOptions final : c10d::Backend::Options {
   explicit HocketOptions(std::chrono::milliseconds limit = kBackendDefaultTimeout)
       : c10d::Backend::Options(kBackend, limit) {}
-  std::string transport;     // "auto", "shm", "tcp"; empty: HOCKET_TRANSPORT
-  int64_t determinism = 0;   // 1 to 4: docs/determinism.md; 0: HOCKET_DETERMINISM
+  std::string transport;    // "auto", "shm", "tcp"; empty: HOCKET_TRANSPORT
+  int64_t determinism = 0;  // 1 to 4: docs/determinism.md; 0: HOCKET_DETERMINISM
 };
 
 class HocketBackend final : public c10d::Backend {
@@ -48,8 +48,7 @@ class HocketBackend final : public c10d::Backend {
   Work allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& o) override;
   Work reduce(Tensors& tensors, const c10d::ReduceOptions& o) override;
   Work _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& o) override;
-  Work reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                       const c10d::ReduceScatterOptions& o) override;
+  Work reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& o) override;
   Work _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& o) override;
   Work allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& o) override;
   // --- lists.cc

@@ -12,24 +12,59 @@ namespace {
 // Hocket's type with the same elements, if there is one.
 bool known(at::ScalarType type, hktDataType_t& out) {
   switch (type) {
-    case at::kChar: out = hktInt8; return true;
-    case at::kByte: out = hktUint8; return true;
-    case at::kShort: out = hktInt16; return true;
-    case at::kUInt16: out = hktUint16; return true;
-    case at::kInt: out = hktInt32; return true;
-    case at::kUInt32: out = hktUint32; return true;
-    case at::kLong: out = hktInt64; return true;
-    case at::kUInt64: out = hktUint64; return true;
-    case at::kHalf: out = hktFloat16; return true;
-    case at::kBFloat16: out = hktBfloat16; return true;
-    case at::kFloat: out = hktFloat32; return true;
-    case at::kDouble: out = hktFloat64; return true;
-    case at::kFloat8_e4m3fn: out = hktFloat8e4m3; return true;
-    case at::kFloat8_e5m2: out = hktFloat8e5m2; return true;
-    case at::kBool: out = hktBool; return true;
-    case at::kComplexFloat: out = hktComplex64; return true;
-    case at::kComplexDouble: out = hktComplex128; return true;
-    default: return false;
+    case at::kChar:
+      out = hktInt8;
+      return true;
+    case at::kByte:
+      out = hktUint8;
+      return true;
+    case at::kShort:
+      out = hktInt16;
+      return true;
+    case at::kUInt16:
+      out = hktUint16;
+      return true;
+    case at::kInt:
+      out = hktInt32;
+      return true;
+    case at::kUInt32:
+      out = hktUint32;
+      return true;
+    case at::kLong:
+      out = hktInt64;
+      return true;
+    case at::kUInt64:
+      out = hktUint64;
+      return true;
+    case at::kHalf:
+      out = hktFloat16;
+      return true;
+    case at::kBFloat16:
+      out = hktBfloat16;
+      return true;
+    case at::kFloat:
+      out = hktFloat32;
+      return true;
+    case at::kDouble:
+      out = hktFloat64;
+      return true;
+    case at::kFloat8_e4m3fn:
+      out = hktFloat8e4m3;
+      return true;
+    case at::kFloat8_e5m2:
+      out = hktFloat8e5m2;
+      return true;
+    case at::kBool:
+      out = hktBool;
+      return true;
+    case at::kComplexFloat:
+      out = hktComplex64;
+      return true;
+    case at::kComplexDouble:
+      out = hktComplex128;
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -70,9 +105,10 @@ Unit reduced_as(const Job& job, const at::Tensor& t, const c10d::ReduceOp& op) {
 }
 
 void check_tensor(const Job& job, const at::Tensor& t) {
-  TORCH_CHECK(t.device().is_cpu(), "hocket: invalid argument in ", job.name(), ": the tensor is on ", t.device(),
-              "; this version moves tensors of the CPU only: use .cpu(), or give CUDA tensors to another back end, as in "
-              "init_process_group('cpu:hocket,cuda:nccl')");
+  TORCH_CHECK(
+      t.device().is_cpu(), "hocket: invalid argument in ", job.name(), ": the tensor is on ", t.device(),
+      "; this version moves tensors of the CPU only: use .cpu(), or give CUDA tensors to another back end, as in "
+      "init_process_group('cpu:hocket,cuda:nccl')");
   TORCH_CHECK(t.layout() == at::kStrided, "hocket: invalid argument in ", job.name(), ": the tensor is ", t.layout(),
               ", must be dense (sparse COO tensors are for all_reduce)");
 }
@@ -157,14 +193,30 @@ bool even(const std::vector<size_t>& counts) {
 
 Reduction::Reduction(const c10d::ReduceOp& op, const at::Tensor& like, const Unit& unit) : type_(unit.type) {
   switch (op.op_) {
-    case c10d::ReduceOp::SUM: op_ = hktSum; return;
-    case c10d::ReduceOp::AVG: op_ = hktAvg; return;
-    case c10d::ReduceOp::PRODUCT: op_ = hktProd; return;
-    case c10d::ReduceOp::MIN: op_ = hktMin; return;
-    case c10d::ReduceOp::MAX: op_ = hktMax; return;
-    case c10d::ReduceOp::BAND: op_ = hktBitAnd; return;
-    case c10d::ReduceOp::BOR: op_ = hktBitOr; return;
-    case c10d::ReduceOp::BXOR: op_ = hktBitXor; return;
+    case c10d::ReduceOp::SUM:
+      op_ = hktSum;
+      return;
+    case c10d::ReduceOp::AVG:
+      op_ = hktAvg;
+      return;
+    case c10d::ReduceOp::PRODUCT:
+      op_ = hktProd;
+      return;
+    case c10d::ReduceOp::MIN:
+      op_ = hktMin;
+      return;
+    case c10d::ReduceOp::MAX:
+      op_ = hktMax;
+      return;
+    case c10d::ReduceOp::BAND:
+      op_ = hktBitAnd;
+      return;
+    case c10d::ReduceOp::BOR:
+      op_ = hktBitOr;
+      return;
+    case c10d::ReduceOp::BXOR:
+      op_ = hktBitXor;
+      return;
     case c10d::ReduceOp::PREMUL_SUM: {
       const auto* const about = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
       TORCH_CHECK(about != nullptr, "hocket: invalid argument: a PREMUL_SUM without a factor");
@@ -172,7 +224,8 @@ Reduction::Reduction(const c10d::ReduceOp& op, const at::Tensor& like, const Uni
                                                : at::scalar_tensor(about->double_factor, like.options());
       return;
     }
-    default: TORCH_CHECK(false, "hocket: invalid argument: reduction ", static_cast<int>(op.op_), " is none");
+    default:
+      TORCH_CHECK(false, "hocket: invalid argument: reduction ", static_cast<int>(op.op_), " is none");
   }
 }
 

@@ -142,8 +142,7 @@ Work HocketBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& i
   });
 }
 
-Work HocketBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                         const c10d::ReduceScatterOptions& o) {
+Work HocketBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& o) {
   Tensors outputs{output}, inputs{input};
   return reduce_scatter_tensor_coalesced(outputs, inputs, o);
 }
@@ -168,8 +167,7 @@ Work HocketBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& i
     check_length(j, "the input", elements(inputs[i]), elements(outputs[i]) * static_cast<size_t>(getSize()));
     const Unit unit = reduced_as(j, inputs[i], o.reduceOp);
     pieces->push_back({readable(j, inputs[i]).data_ptr(), writable(j, outputs[i], Filled::no).data_ptr(),
-                       unit.count(outputs[i]), unit.type,
-                       std::make_shared<Reduction>(o.reduceOp, inputs[i], unit)});
+                       unit.count(outputs[i]), unit.type, std::make_shared<Reduction>(o.reduceOp, inputs[i], unit)});
   }
   j.kept = pieces;
   return group_->run(std::move(j), pieces->size(), [&](size_t i, hktComm_t comm, const hktCallOptions_t* options) {
@@ -312,8 +310,8 @@ Work HocketBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::ve
     const int64_t rows = t.dim() == 0 ? 1 : t.size(0);
     std::vector<size_t> counts(n);
     if (splits.empty()) {
-      TORCH_CHECK(rows % getSize() == 0, "hocket: invalid argument in ", j.name(), ": the ", rows, " rows of the ", what,
-                  " cannot be split evenly between ", n, " ranks");
+      TORCH_CHECK(rows % getSize() == 0, "hocket: invalid argument in ", j.name(), ": the ", rows, " rows of the ",
+                  what, " cannot be split evenly between ", n, " ranks");
       std::fill(counts.begin(), counts.end(), unit.count(t) / n);
       return counts;
     }
@@ -330,7 +328,8 @@ Work HocketBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::ve
                 ", not to its ", rows, " rows");
     return counts;
   };
-  const std::vector<size_t> sends = blocks(input, input_splits, "input"), receives = blocks(output, output_splits, "output");
+  const std::vector<size_t> sends = blocks(input, input_splits, "input"),
+                            receives = blocks(output, output_splits, "output");
   return group_->run(std::move(j), 1, [&](size_t, hktComm_t comm, const hktCallOptions_t* options) {
     return hktAllToAllV(from, sends.data(), nullptr, to, receives.data(), nullptr, unit.type, comm, options);
   });

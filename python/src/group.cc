@@ -15,13 +15,20 @@ constexpr auto kDrainFor = std::chrono::seconds(5);  // at most, of collectives 
 
 const char* kind(hktResult_t code) {
   switch (code) {
-    case hktTimeout: return "timeout";
-    case hktMismatch: return "mismatch";
-    case hktRemoteError: return "another rank failed";
-    case hktAborted: return "aborted";
-    case hktInvalidArgument: return "invalid argument";
-    case hktInvalidUsage: return "invalid usage";
-    default: return hktGetErrorString(code);
+    case hktTimeout:
+      return "timeout";
+    case hktMismatch:
+      return "mismatch";
+    case hktRemoteError:
+      return "another rank failed";
+    case hktAborted:
+      return "aborted";
+    case hktInvalidArgument:
+      return "invalid argument";
+    case hktInvalidUsage:
+      return "invalid usage";
+    default:
+      return hktGetErrorString(code);
   }
 }
 
@@ -64,8 +71,7 @@ std::exception_ptr Group::failure(const char* name, hktResult_t code, const std:
   bool same = true;
   for (size_t i = 0; i < spec_.global_ranks.size(); ++i) same &= spec_.global_ranks[i] == static_cast<int64_t>(i);
   if (!same) where += " of a group whose ranks are the global ranks " + list(spec_.global_ranks);
-  const std::string whole =
-      std::string("hocket: ") + kind(code) + " in " + name + " on " + where + ": " + text;
+  const std::string whole = std::string("hocket: ") + kind(code) + " in " + name + " on " + where + ": " + text;
   return std::make_exception_ptr(C10_BUILD_ERROR(DistBackendError, whole));
 }
 
@@ -75,8 +81,7 @@ std::unique_lock<Turn> Group::enter(const char* name) {
                                    "this process was forked after the process group was made; only the parent may use "
                                    "it: call init_process_group in the child, or start processes by spawn"));
   std::unique_lock<Turn> turn(turn_);
-  if (comm_ == nullptr)
-    std::rethrow_exception(failure(name, hktInvalidUsage, "the process group has been shut down"));
+  if (comm_ == nullptr) std::rethrow_exception(failure(name, hktInvalidUsage, "the process group has been shut down"));
   return turn;
 }
 
@@ -150,9 +155,9 @@ void Group::wait(HocketWork& work, Milliseconds timeout) {
     const auto now = Clock::now();
     if (began == Clock::time_point{}) began = now;
     if (timeout != kNoTimeout && now - began >= timeout)
-      std::rethrow_exception(failure(work.job_.name(), hktTimeout,
-                                     "wait() timed out after " + std::to_string(timeout.count()) +
-                                         " ms; the operation itself goes on"));
+      std::rethrow_exception(
+          failure(work.job_.name(), hktTimeout,
+                  "wait() timed out after " + std::to_string(timeout.count()) + " ms; the operation itself goes on"));
     if (now - began < kYield) {
       sched_yield();
     } else {

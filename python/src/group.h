@@ -48,15 +48,16 @@ class Turn {
 // What is to be done, and for whom.
 struct Job {
   c10d::OpType type = c10d::OpType::UNKNOWN;
-  const char* title = "";                 // "hocket:all_reduce", as torch's profiler shows it; static
-  bool async = true;                      // false: run now, on this thread
-  Milliseconds timeout{-1};               // negative: the group's
-  std::vector<at::Tensor> inputs;         // kept until the job is done, like `staged`
-  std::vector<at::Tensor> outputs;        // what the work's future holds
+  const char* title = "";           // "hocket:all_reduce", as torch's profiler shows it; static
+  bool async = true;                // false: run now, on this thread
+  Milliseconds timeout{-1};         // negative: the group's
+  std::vector<at::Tensor> inputs;   // kept until the job is done, like `staged`
+  std::vector<at::Tensor> outputs;  // what the work's future holds
   std::vector<at::Tensor> staged;
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // to, from: what is to be copied once the calls have succeeded
-  std::function<void()> after = nullptr;  // then; under the group's lock; may throw
-  std::shared_ptr<void> kept = nullptr;   // released under the group's lock
+  std::vector<std::pair<at::Tensor, at::Tensor>>
+      copies;                                       // to, from: what is to be copied once the calls have succeeded
+  std::function<void()> after = nullptr;            // then; under the group's lock; may throw
+  std::shared_ptr<void> kept = nullptr;             // released under the group's lock
   std::shared_ptr<hktMessage_t> message = nullptr;  // of a receive
 
   const char* name() const { return std::strchr(title, ':') + 1; }
@@ -87,8 +88,8 @@ class HocketWork final : public c10d::Work {
   }
   bool over() const { return over_.load(std::memory_order_acquire); }
   // --- the group's lock is held
-  bool poll();      // true: all requests are done, conclude() is due
-  void conclude();  // what remains to be done, and the work is over
+  bool poll();                  // true: all requests are done, conclude() is due
+  void conclude();              // what remains to be done, and the work is over
   void fail(hktResult_t code);  // with the thread's last text; the first one stays
   // --- no lock is held
   void tell();
@@ -185,9 +186,9 @@ class Group : public std::enable_shared_from_this<Group> {
   bool attended_ = false;  // Progress has it on its list
 };
 
-// Threads that move what is outstanding while nobody waits for it, of which one at a time is at it. When it finds a work
-// whose future somebody has, another one takes its place before it tells the future: callbacks may block, and wait for
-// other works. Idle, they cost nothing.
+// Threads that move what is outstanding while nobody waits for it, of which one at a time is at it. When it finds a
+// work whose future somebody has, another one takes its place before it tells the future: callbacks may block, and wait
+// for other works. Idle, they cost nothing.
 class Progress {
  public:
   static Progress& get();
@@ -203,7 +204,7 @@ class Progress {
   void pass(std::vector<WorkPtr>& done, bool& wanted);
 
   std::mutex mutex_;
-  std::condition_variable work_;      // for the leader
+  std::condition_variable work_;  // for the leader
   std::condition_variable followers_;
   std::condition_variable stopped_;
   std::vector<std::shared_ptr<Group>> arrived_;

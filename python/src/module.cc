@@ -34,7 +34,8 @@ PYBIND11_MODULE(_torch, m) {
 
   m.def("create", torch::wrap_pybind_function_no_gil(HocketBackend::create), py::arg("about"), py::arg("options"),
         "The back end that torch calls for; blocks until all ranks of the group are there.");
-  m.def("stop", [] { Progress::get().stop(); }, py::call_guard<py::gil_scoped_release>(),
-        "Ends the threads that move what is outstanding: the process ends.");
+  m.def(
+      "stop", [] { Progress::get().stop(); }, py::call_guard<py::gil_scoped_release>(),
+      "Ends the threads that move what is outstanding: the process ends.");
   m.attr("torch_version") = TORCH_VERSION;
 }

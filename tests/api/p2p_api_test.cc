@@ -56,7 +56,8 @@ TEST(MessagesInC, ReceivesTellWhatCame) {
     }
     expect_failure(hktRecvMessage(x, 5, hktFloat32, 0, 2, nullptr, comm, nullptr), hktInvalidArgument,
                    {"hktRecvMessage", "message"});
-    expect_failure(hktRecvMessage(x, 5, hktFloat32, -2, 2, &message, comm, nullptr), hktInvalidArgument, {"peer is -2"});
+    expect_failure(hktRecvMessage(x, 5, hktFloat32, -2, 2, &message, comm, nullptr), hktInvalidArgument,
+                   {"peer is -2"});
     expect_failure(hktRecv(x, 5, hktFloat32, HKT_ANY_SOURCE, 2, comm, nullptr), hktInvalidArgument, {"peer is -1"});
     good(hktBarrier(comm, nullptr));
   });

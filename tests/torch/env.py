@@ -46,8 +46,8 @@ def make(python):
         raise Missing("torch 2.13.0 cannot be installed")
 
 
-def python():
-    """The interpreter of the environment, with this tree's hocket in it."""
+def python(library=ROOT / "build/release/lib/libhocket.so"):
+    """The interpreter of the environment; `environment()` has this tree's hocket for it."""
     PLACE.parent.mkdir(exist_ok=True)
     with open(PLACE.parent / "torch-env.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -57,15 +57,17 @@ def python():
             raise Missing("HOCKET_TORCH_ENV names no environment with torch 2.13.0")
         if not given and torch_of(interpreter) != TORCH:
             make(interpreter)
-        build(interpreter)
+        build(interpreter, library)
     return interpreter
 
 
-def build(interpreter):
-    """libhocket and the extension module, in build/python/python: what an installation puts into the environment."""
+def build(interpreter, library):
+    """The extension module, in build/python/python: what an installation puts into the environment."""
+    if not library.exists():
+        raise RuntimeError(f"{library} is not there: run scripts/build first")
     folder = ROOT / "build/python"
-    steps = (["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-              "-DCMAKE_CXX_FLAGS_RELEASE=-O3 -g1 -DNDEBUG", "-DHOCKET_TESTS=OFF", "-DHOCKET_TOOLS=OFF", "-DHOCKET_BENCH=OFF",
+    steps = (["cmake", "-S", ROOT / "python", "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+              "-DCMAKE_CXX_FLAGS_RELEASE=-O3 -g1 -DNDEBUG", f"-DHOCKET_LIBRARY={library}",
               f"-DHOCKET_TORCH_PYTHON={interpreter}"], ["cmake", "--build", folder, "--target", "hocket_torch"])
     for step in steps:
         done = run(*step)

@@ -21,10 +21,9 @@ class Install(launch.Case):
         (site / "torch.pth").write_text("\n".join(packages))
         python = self.folder / "env/bin/python"
         clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        # What CMake has built for the other tests is for another interpreter of the same Python: nothing is built twice.
+        # The library and the module that the other tests use, so that nothing is built twice.
         installed = subprocess.run([python, "-m", "pip", "install", "--no-build-isolation", "--no-deps", ROOT / "python"],
-                                   capture_output=True, text=True, check=False,
-                                   env={**clean, "HOCKET_BUILD_FOLDER": str(self.folder / "build")})
+                                   capture_output=True, text=True, check=False, env=clean)
         self.assertEqual(installed.returncode, 0, installed.stdout + installed.stderr)
         return python, clean
 
