@@ -310,6 +310,9 @@ HKT_API hktResult_t hktReduceScatterV(const void* sendbuf, void* recvbuf, const 
  * already, or is null, is hktInvalidArgument. */
 HKT_API hktResult_t hktRequestTest(hktRequest_t* request, int* done); /* not done: *done = 0, hktSuccess */
 HKT_API hktResult_t hktRequestWait(hktRequest_t* request);
+/* Moves what is outstanding on the communicator as far as that goes without waiting; *moved = 1 if anything did. For
+ * programs that look at their requests from time to time: as long as something moves, the next look should be soon. */
+HKT_API hktResult_t hktCommProgress(hktComm_t comm, int* moved);
 
 /* Point-to-point. The n-th send to a rank with a tag >= 0 meets its n-th receive from this rank with that tag; a rank
  * may send to itself. Up to 64 KiB a send never waits for its receive. The receive may be longer than the message; a

@@ -108,7 +108,13 @@ void Group::end(const WorkPtr& work, std::unique_lock<Turn>& turn) {
 }
 
 bool Group::advance(std::vector<WorkPtr>& done) {
-  const size_t before = done.size();
+  constexpr int kLooks = 16;  // in a row: others may want the turn
+  bool any = false;
+  int moved = outstanding_.empty() ? 0 : 1;
+  for (int i = 0; i < kLooks && moved != 0 && comm_ != nullptr; ++i) {
+    if (hktCommProgress(comm_, &moved) != hktSuccess) moved = 0;
+    any |= moved != 0;
+  }
   size_t kept = 0;
   for (size_t i = 0; i < outstanding_.size(); ++i) {
     WorkPtr& work = outstanding_[i];
@@ -121,18 +127,20 @@ bool Group::advance(std::vector<WorkPtr>& done) {
       work->conclude();
     }
     done.push_back(std::move(work));
+    any = true;
   }
   outstanding_.resize(kept);
-  return done.size() != before;
+  return any;
 }
 
-bool Group::test(HocketWork& work) {
+bool Group::test(HocketWork& work, bool& moved) {
+  moved = true;
   if (work.over()) return true;
   if (forks_ != forks()) (void)enter(work.job_.name());  // throws
   std::vector<WorkPtr> done;
   {
     const std::unique_lock<Turn> turn(turn_, std::try_to_lock);
-    if (turn.owns_lock()) advance(done);  // else who has it moves all that is outstanding
+    if (turn.owns_lock()) moved = advance(done);  // else who has it moves all that is outstanding
   }
   for (const WorkPtr& w : done) w->tell();
   return work.over();
@@ -141,25 +149,29 @@ bool Group::test(HocketWork& work) {
 // The ladder of Hocket's own waits, with the turn free in between: other threads may have something to issue.
 void Group::wait(HocketWork& work, Milliseconds timeout) {
   using Clock = std::chrono::steady_clock;
-  constexpr int kSpins = 200;
+  constexpr int kSpins = 100;
   constexpr auto kYield = std::chrono::milliseconds(1), kLongest = std::chrono::milliseconds(1);
-  Clock::time_point began{};
-  auto nap = std::chrono::microseconds(50);
+  constexpr auto kShortest = std::chrono::microseconds(50);
   waiters_.fetch_add(1, std::memory_order_relaxed);
   struct Leave {
     std::atomic<int>& n;
     ~Leave() { n.fetch_sub(1, std::memory_order_relaxed); }
   } leave{waiters_};
-  for (int round = 0; !test(work); ++round) {
+  Clock::time_point began{}, last{};
+  auto nap = kShortest;
+  bool moved = false;
+  for (int round = 0; !test(work, moved); ++round) {
     if (round < kSpins && !turn_.wanted()) continue;
     const auto now = Clock::now();
-    if (began == Clock::time_point{}) began = now;
+    if (began == Clock::time_point{}) began = last = now;
     if (timeout != kNoTimeout && now - began >= timeout)
       std::rethrow_exception(
           failure(work.job_.name(), hktTimeout,
                   "wait() timed out after " + std::to_string(timeout.count()) + " ms; the operation itself goes on"));
-    if (now - began < kYield) {
+    if (moved) last = now;
+    if (now - last < kYield) {
       sched_yield();
+      nap = kShortest;
     } else {
       std::this_thread::sleep_for(nap);
       nap = std::min<std::chrono::microseconds>(2 * nap, kLongest);

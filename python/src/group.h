@@ -148,7 +148,8 @@ class Group : public std::enable_shared_from_this<Group> {
   hktComm_t comm() const { return comm_; }  // under the lock
 
   void wait(HocketWork& work, Milliseconds timeout);
-  bool test(HocketWork& work);
+  // `moved`: something of the group has, or somebody else is at it.
+  bool test(HocketWork& work, bool& moved);
   // Any thread, at any time.
   void abort();
   hktResult_t async_error();
@@ -170,8 +171,8 @@ class Group : public std::enable_shared_from_this<Group> {
   int64_t timeout_of(Milliseconds own) const {
     return own.count() >= 0 ? own.count() : timeout_ms_.load(std::memory_order_relaxed);
   }
-  // Under the lock: moves what is outstanding; works that are over go to `done`. True if any did.
-  bool advance(std::vector<WorkPtr>& done);
+  // Under the lock: moves what is outstanding; works that are over go to `done`.
+  bool advance(std::vector<WorkPtr>& done);  // false: nothing has moved
 
   const Spec spec_;
   const unsigned forks_;  // of the process that made it
@@ -201,7 +202,8 @@ class Progress {
   void add_thread();
   void run();
   void drive(std::vector<WorkPtr>& done, std::unique_lock<std::mutex>& lock);
-  void pass(std::vector<WorkPtr>& done, bool& wanted);
+  enum class Seen { attended, still, moved };  // attended: nothing moves, and others look at all of it
+  Seen pass(std::vector<WorkPtr>& done);
 
   std::mutex mutex_;
   std::condition_variable work_;  // for the leader

@@ -18,7 +18,10 @@ HocketWork::HocketWork(std::shared_ptr<Group> group, Job&& job, uint64_t sequenc
 
 HocketWork::~HocketWork() = default;
 
-bool HocketWork::isCompleted() { return group_->test(*this); }
+bool HocketWork::isCompleted() {
+  bool moved = false;
+  return group_->test(*this, moved);
+}
 
 bool HocketWork::wait(Milliseconds timeout) {
   if (!over()) group_->wait(*this, timeout);
@@ -191,15 +194,18 @@ void Progress::drive(std::vector<WorkPtr>& done, std::unique_lock<std::mutex>& l
       continue;
     }
     lock.unlock();
-    bool wanted = false;
     const size_t before = done.size();
-    pass(done, wanted);
+    const Seen seen = pass(done);
     std::erase_if(done, [](const WorkPtr& w) { return !w->has_future(); });
     lock.lock();
     if (done.size() != before) return;
     if (groups_.empty()) continue;
     const auto now = Clock::now();
-    if (wanted && now - moved < kLook) {
+    if (seen == Seen::moved) {
+      moved = now;
+      nap = kLook;
+    }
+    if (seen != Seen::attended && now - moved < kLook) {
       lock.unlock();
       sched_yield();
       lock.lock();
@@ -213,21 +219,25 @@ void Progress::drive(std::vector<WorkPtr>& done, std::unique_lock<std::mutex>& l
   }
 }
 
-// Looks at every group once. `wanted`: there is one for which nobody else looks.
-void Progress::pass(std::vector<WorkPtr>& done, bool& wanted) {
+// Looks at every group once.
+Progress::Seen Progress::pass(std::vector<WorkPtr>& done) {
+  Seen seen = Seen::attended;
   std::vector<std::shared_ptr<Group>> settled;  // outlive their locks
   for (size_t i = groups_.size(); i-- > 0;) {
     Group& group = *groups_[i];
     const std::unique_lock<Turn> turn(group.turn_, std::try_to_lock);
     if (!turn.owns_lock()) continue;  // somebody is in a call, which moves it
-    group.advance(done);
-    wanted |= group.waiters_.load(std::memory_order_relaxed) == 0;
+    if (group.advance(done))
+      seen = Seen::moved;
+    else if (seen == Seen::attended && group.waiters_.load(std::memory_order_relaxed) == 0)
+      seen = Seen::still;
     if (!group.outstanding_.empty()) continue;
     group.attended_ = false;
     settled.push_back(std::move(groups_[i]));
     groups_[i] = std::move(groups_.back());
     groups_.pop_back();
   }
+  return seen;
 }
 
 void Progress::stop() {

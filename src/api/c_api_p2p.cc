@@ -154,6 +154,18 @@ hktResult_t hktRequestWait(hktRequest_t* request) {
   });
 }
 
+hktResult_t hktCommProgress(hktComm_t comm, int* moved) {
+  return guarded(__func__, [&]() -> Status {
+    HKT_TRY(check_no_operation("hktCommProgress"));
+    if (!usable(comm)) return unusable("hktCommProgress", comm);
+    HKT_TRY(check_pointer("hktCommProgress", "moved", moved));
+    bool any = false;
+    HKT_TRY(comm->comm->progress(any));
+    *moved = any ? 1 : 0;
+    return {};
+  });
+}
+
 hktResult_t hktSend(const void* buf, size_t count, hktDataType_t type, int peer, int tag, hktComm_t comm,
                     const hktCallOptions_t* options) {
   // Only read.

@@ -63,6 +63,28 @@ TEST(MessagesInC, ReceivesTellWhatCame) {
   });
 }
 
+TEST(RequestsInC, ProgressSaysWhetherAnythingMoved) {
+  with_ranks(2, [](hktComm_t comm, int) {
+    int moved = 7;
+    good(hktCommProgress(comm, &moved));  // nothing is outstanding
+    EXPECT_EQ(moved, 0);
+    std::vector<float> x(1 << 20, 1.0f);
+    hktRequest_t r = nullptr;
+    const hktCallOptions_t later = into(r);
+    good(hktAllReduce(x.data(), x.data(), x.size(), hktFloat32, hktSum, comm, &later));
+    // All of it by progress alone.
+    while (x.back() != 2.0f || x.front() != 2.0f) {
+      good(hktCommProgress(comm, &moved));
+      if (moved == 0) std::this_thread::yield();
+    }
+    int done = 0;
+    while (done == 0) good(hktRequestTest(&r, &done));
+    good(hktBarrier(comm, nullptr));
+    expect_failure(hktCommProgress(comm, nullptr), hktInvalidArgument, {"hktCommProgress", "moved"});
+    expect_failure(hktCommProgress(nullptr, &moved), hktInvalidArgument, {"hktCommProgress", "comm"});
+  });
+}
+
 TEST(VectorsInC, InPlaceAndUneven) {
   with_ranks(2, [](hktComm_t comm, int rank) {
     std::vector<float> in(20), out(20);

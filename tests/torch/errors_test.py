@@ -98,7 +98,7 @@ def in_a_part(rank, size):
     return ranks.error_of(lambda: dist.all_reduce(torch.ones(2 + rank), group=part))
 
 
-class Errors(launch.Case):
+class TorchErrors(launch.Case):
     def expect(self, text, *words):
         for word in words:
             self.assertIn(word, text)

@@ -6,6 +6,7 @@ import threading
 import torch
 import torch.distributed as dist
 
+import hocket.torch
 import launch
 import ranks
 
@@ -126,12 +127,32 @@ def loaders(rank, size):
     dist.all_reduce(torch.ones(1))
 
 
-class Groups(launch.Case):
+def settings(rank, size, place):
+    def init(name, options):
+        dist.init_process_group("hocket", init_method=f"file://{place}{name}", rank=rank, world_size=size, pg_options=options,
+                                timeout=datetime.timedelta(seconds=10))
+    texts = [ranks.error_of(lambda: init("a", hocket.torch.Options(transport="pigeon"))),
+             ranks.error_of(lambda: init("b", hocket.torch.Options(determinism=9))), ranks.error_of(lambda: init("c", "R2"))]
+    init("d", hocket.torch.Options(transport="tcp", determinism=2))
+    dist.all_reduce(t := torch.ones(300_000))
+    assert t[-1].item() == size
+    dist.all_reduce(t, group=dist.new_group(pg_options=hocket.torch.Options(determinism=4)))
+    assert t[0].item() == size * size
+    return texts
+
+
+class TorchGroups(launch.Case):
     def test_many(self):
         ranks.run(3, many)
 
     def test_again(self):
         ranks.run(2, again, init=False)
+
+    def test_settings(self):
+        for transport, determinism, other in ranks.run(2, settings, init=False):
+            self.assertIn("pigeon", transport)
+            self.assertIn("determinism is 9, must be 1 to 4", determinism)
+            self.assertIn("TypeError: pg_options of the back end hocket must be hocket.torch.Options, not str", other)
 
     def test_mixed(self):
         ranks.run(2, mixed, init=False)

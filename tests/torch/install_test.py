@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = (ROOT / "examples/torch_all_reduce.py").read_text()
 
 
-class Install(launch.Case):
+class TorchInstall(launch.Case):
     def make(self):
         """A fresh environment that sees this one's torch, with hocket installed by pip."""
         venv.create(self.folder / "env", with_pip=True)

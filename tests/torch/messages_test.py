@@ -77,7 +77,7 @@ def wrong_length(rank, size):
     return [ranks.error_of(lambda: dist.recv(torch.zeros(5), 0)) for _ in range(3)]
 
 
-class Messages(launch.Case):
+class TorchMessages(launch.Case):
     def test_ring(self):
         for size in (2, 3):
             ranks.run(size, ring)

@@ -17,6 +17,10 @@ import xml.etree.ElementTree as xml
 
 import env
 
+# torch itself serves these for the name "gloo" only: monitored_barrier, and what DDP logs.
+GATED = {"test_ddp_logging_data_cpu", "test_monitored_barrier_allreduce_hang", "test_monitored_barrier_allreduce_hang_wait_all_ranks",
+         "test_monitored_barrier_failure_order", "test_monitored_barrier_gloo", "test_monitored_barrier_gloo_rank_0_timeout",
+         "test_monitored_barrier_gloo_subgroup", "test_monitored_barrier_wait_all_ranks"}
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -53,11 +57,11 @@ def row(result):
 
 
 def worse(results):
-    """Tests that passed on gloo and not on hocket, in the runs of as many ranks."""
+    """Tests that passed on gloo and not on hocket, in the runs of as many ranks, but for those that ask for gloo's name."""
     passed = {}
     for r in results:
         if r["backend"] == "gloo":
-            passed[r["ranks"], r["alias"]] = {t for t, (outcome, _) in r["tests"].items() if outcome == "passed"}
+            passed[r["ranks"], r["alias"]] = {t for t, (outcome, _) in r["tests"].items() if outcome == "passed"} - GATED
     return [(r["ranks"], r["alias"], t, r["tests"].get(t, ("missing", ""))) for r in results if r["backend"] == "hocket"
             for t in sorted(passed.get((r["ranks"], r["alias"]), ())) if r["tests"].get(t, ("missing", ""))[0] != "passed"]
 

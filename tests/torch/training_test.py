@@ -130,10 +130,33 @@ def mesh_of_two(rank, size):
     close([p.full_tensor() for p in net.parameters()], "HSDP")
 
 
-class Training(launch.Case):
+def detail(rank, size, place):
+    """torch's own checks of every call, through a group of Gloo beside ours."""
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    dist.init_process_group("hocket", init_method=f"file://{place}", rank=rank, world_size=size)
+    net = DistributedDataParallel(model())
+    train(net, sgd(net), rank, size)
+    close(net.parameters(), "DETAIL")
+    return ranks.error_of(lambda: dist.all_reduce(torch.ones(3 + rank)))
+
+
+def compiled(rank, size):
+    net = DistributedDataParallel(model())
+    train(torch.compile(net, backend="aot_eager"), sgd(net), rank, size)
+    close(net.parameters(), "compiled")
+
+
+class TorchTraining(launch.Case):
     def test_ddp(self):
         for size in (2, 3):
             ranks.run(size, ddp)
+
+    def test_detail(self):
+        for text in ranks.run(2, detail, init=False):
+            self.assertIn("Detected mismatch between collectives on ranks", text)
+
+    def test_compiled(self):
+        ranks.run(2, compiled)
 
     def test_zero(self):
         ranks.run(2, zero)
