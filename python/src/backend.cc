@@ -3,6 +3,9 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sparse_coo_tensor.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <optional>
 
 #include "buffers.h"
 
@@ -45,7 +48,12 @@ HocketBackend::HocketBackend(const c10d::DistributedBackendOptions& about, c10::
   init();
 }
 
-HocketBackend::~HocketBackend() { group_->close(); }
+// Python may let go of it with its lock held, which a work that ends elsewhere may need meanwhile.
+HocketBackend::~HocketBackend() {
+  std::optional<pybind11::gil_scoped_release> no_gil;
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) no_gil.emplace();
+  group_->close();
+}
 
 void HocketBackend::setTimeout(Ms timeout) {
   options_->timeout = timeout;

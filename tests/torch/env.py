@@ -3,14 +3,15 @@ the peer's suite and bench/torch_compare.py run in.
 
     python3 tests/torch/env.py          prints the interpreter, or says why there is none (exit status 77)
 
-torch comes from what pip is configured with (`pip install torch==2.13.0`), at first as the smaller build for the CPU from
-download.pytorch.org. HOCKET_TORCH_ENV names an environment that has torch 2.13 already; nothing is installed into it."""
+torch comes from a folder of wheels that pip is configured with (find-links), else from download.pytorch.org, which has smaller
+builds for the CPU, else from wherever pip looks. HOCKET_TORCH_ENV names an environment that has torch 2.13 already; nothing is installed into it."""
 
 import fcntl
 import os
 import pathlib
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLACE = ROOT / "build/torch-env"
@@ -23,8 +24,13 @@ class Missing(Exception):
     """Why there can be no such environment here."""
 
 
-def run(*command, **how):
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, **how)
+def run(*command, timeout=900):
+    try:
+        return subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, timeout=timeout)
+    except subprocess.TimeoutExpired as e:
+        return subprocess.CompletedProcess(command, 124, "", f"it took more than {e.timeout} s")
+    except OSError as e:  # no such program
+        return subprocess.CompletedProcess(command, 127, "", str(e))
 
 
 def torch_of(python):
@@ -32,18 +38,42 @@ def torch_of(python):
 
 
 def make(python):
-    """The environment, with torch: 2.13.0 from an index of builds for the CPU, else from wherever pip looks."""
+    """The environment, with torch from wherever pip looks, else from an index of builds for the CPU. That it failed is
+    remembered for a while, for the tests that come next."""
+    failed = PLACE.with_suffix(".missing")
+    if failed.exists() and time.time() - failed.stat().st_mtime < 1800:
+        raise Missing(failed.read_text())
+    try:
+        install(python)
+    except Missing as why:
+        failed.write_text(str(why))
+        raise
+
+
+def install(python):
     if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
         raise Missing("torch for the CPU is fetched for Python 3.10 to 3.12 only")
     made = run(sys.executable, "-m", "venv", PLACE)
     if made.returncode:
-        raise Missing("a virtual environment cannot be made")
+        raise Missing(f"a virtual environment cannot be made: {made.stderr.strip()}")
     pip = [python, "-m", "pip", "-q", "--disable-pip-version-check", "install"]
-    # Where pip is configured with the wheel, as a build for the CPU or not, no network is needed.
-    if run(*pip, f"torch=={TORCH}", "setuptools>=77", *HELPERS, timeout=600).returncode and \
-       run(*pip, f"torch=={TORCH}", "setuptools>=77", *HELPERS, "--index-url", "https://download.pytorch.org/whl/cpu",
-           "--extra-index-url", "https://pypi.org/simple", timeout=600).returncode:
-        raise Missing("torch 2.13.0 cannot be installed")
+    packages = [f"torch=={TORCH}", "setuptools>=77", *HELPERS]
+    # Where pip is configured with the wheel no network is needed. PyPI's own build is one for CUDA of several GB.
+    indices = (["--index-url", "https://download.pytorch.org/whl/cpu", "--extra-index-url", "https://pypi.org/simple"], [])
+    if has_find_links(python):
+        indices = reversed(indices)
+    for index in indices:
+        done = run(*pip, *packages, *index, timeout=600)
+        if done.returncode == 0:
+            return
+    raise Missing(f"torch {TORCH} cannot be installed: {done.stderr.strip()}")
+
+
+def has_find_links(python):
+    """Is pip configured with a folder that has torch?"""
+    folders = run(python, "-m", "pip", "config", "list").stdout
+    places = [part for line in folders.splitlines() if "find-links" in line for part in line.split("=", 1)[1].strip("' ").split()]
+    return any(list(pathlib.Path(place).glob(f"torch-{TORCH}*.whl")) for place in places)
 
 
 def python(library=ROOT / "build/release/lib/libhocket.so"):
