@@ -310,6 +310,9 @@ HKT_API hktResult_t hktReduceScatterV(const void* sendbuf, void* recvbuf, const 
  * already, or is null, is hktInvalidArgument. */
 HKT_API hktResult_t hktRequestTest(hktRequest_t* request, int* done); /* not done: *done = 0, hktSuccess */
 HKT_API hktResult_t hktRequestWait(hktRequest_t* request);
+/* Moves what is outstanding on the communicator as far as that goes without waiting; *moved = 1 if anything did. For
+ * programs that look at their requests from time to time: as long as something moves, the next look should be soon. */
+HKT_API hktResult_t hktCommProgress(hktComm_t comm, int* moved);
 
 /* Point-to-point. The n-th send to a rank with a tag >= 0 meets its n-th receive from this rank with that tag; a rank
  * may send to itself. Up to 64 KiB a send never waits for its receive. The receive may be longer than the message; a
@@ -318,6 +321,20 @@ HKT_API hktResult_t hktSend(const void* buf, size_t count, hktDataType_t type, i
                             const hktCallOptions_t* options);
 HKT_API hktResult_t hktRecv(void* buf, size_t count, hktDataType_t type, int peer, int tag, hktComm_t comm,
                             const hktCallOptions_t* options);
+
+/* What a receive got. */
+typedef struct {
+  size_t count; /* elements */
+  int source;
+  int reserved; /* 0 */
+} hktMessage_t;
+/* A source of hktRecvMessage: whichever rank sends first with the tag. Its receives and those that name the rank are
+ * met in the order they were started. It connects this rank with all others. */
+#define HKT_ANY_SOURCE (-1)
+/* hktRecv that tells what it got in *message, which is Hocket's until the call has returned or its request is done, and
+ * is written on success only. `peer` may be HKT_ANY_SOURCE. */
+HKT_API hktResult_t hktRecvMessage(void* buf, size_t count, hktDataType_t type, int peer, int tag,
+                                   hktMessage_t* message, hktComm_t comm, const hktCallOptions_t* options);
 
 /* Groups, one per thread, which may be nested: calls between start and end, on any communicators, are only noted and
  * are issued together at the outermost end, which waits for all of them, or yields one request for all

@@ -115,7 +115,8 @@ hktResult_t transfer(const Common& c, const TransferSpec& spec) {
   return guarded(c.function, [&]() -> Status {
     CallOptions o;
     HKT_TRY(check_common(c, o));
-    HKT_TRY(check_member(c, "peer", spec.peer));
+    // Only hktRecvMessage can say who it was.
+    if (spec.peer != HKT_ANY_SOURCE || spec.message == nullptr) HKT_TRY(check_member(c, "peer", spec.peer));
     if (spec.tag < 0) return error(hktInvalidArgument, "%s: tag is %d, must not be negative", c.function, spec.tag);
     HKT_TRY(check_block(c, "buf", spec.buf, spec.count));
     return c.comm->comm->transfer(spec, o);
@@ -153,6 +154,18 @@ hktResult_t hktRequestWait(hktRequest_t* request) {
   });
 }
 
+hktResult_t hktCommProgress(hktComm_t comm, int* moved) {
+  return guarded(__func__, [&]() -> Status {
+    HKT_TRY(check_no_operation("hktCommProgress"));
+    if (!usable(comm)) return unusable("hktCommProgress", comm);
+    HKT_TRY(check_pointer("hktCommProgress", "moved", moved));
+    bool any = false;
+    HKT_TRY(comm->comm->progress(any));
+    *moved = any ? 1 : 0;
+    return {};
+  });
+}
+
 hktResult_t hktSend(const void* buf, size_t count, hktDataType_t type, int peer, int tag, hktComm_t comm,
                     const hktCallOptions_t* options) {
   // Only read.
@@ -163,6 +176,14 @@ hktResult_t hktSend(const void* buf, size_t count, hktDataType_t type, int peer,
 hktResult_t hktRecv(void* buf, size_t count, hktDataType_t type, int peer, int tag, hktComm_t comm,
                     const hktCallOptions_t* options) {
   return transfer({"hktRecv", type, comm, options}, {buf, count, type, peer, tag, Channel::user, false});
+}
+
+hktResult_t hktRecvMessage(void* buf, size_t count, hktDataType_t type, int peer, int tag, hktMessage_t* message,
+                           hktComm_t comm, const hktCallOptions_t* options) {
+  if (message == nullptr)
+    return guarded(__func__, [&]() { return check_pointer("hktRecvMessage", "message", message); });
+  return transfer({"hktRecvMessage", type, comm, options},
+                  {buf, count, type, peer, tag, Channel::user, false, message});
 }
 
 hktResult_t hktGroupStart(void) {

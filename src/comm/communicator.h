@@ -85,6 +85,8 @@ class Communicator {
   Status reduce_scatter_v(const BlockData& data, hktRedOp_t op, const CallOptions& options = {});
   // A send or receive of the user's.
   Status transfer(const TransferSpec& spec, const CallOptions& options = {});
+  // Moves what is outstanding as far as that goes without waiting; `moved`: something did.
+  Status progress(bool& moved);
   // A collective that is made of transfers: `record` has its Meeting, type and root, `parts` what this rank has to do.
   Status exchange(const CallRecord& record, std::vector<TransferSpec> parts, const CallOptions& options = {});
 

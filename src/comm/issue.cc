@@ -93,6 +93,20 @@ Result<const BoundPlan*> Communicator::choose(const CallRecord& record, Call& ca
   return bound;
 }
 
+Status Communicator::progress(bool& moved) {
+  moved = false;
+  const Busy busy(*gate_);
+  if (!busy.mine()) return refuse(false);
+  HKT_TRY(admit_wait());
+  if (outstanding_ == nullptr) return {};
+  ThisThread& me = ThisThread::get();
+  me.attend(gate_);
+  moved = outstanding_->advance();
+  outstanding_->check_now_and_then();
+  me.settle(*gate_);
+  return {};
+}
+
 Status Communicator::transfer(const TransferSpec& spec, const CallOptions& options) try {
   const Busy busy(*gate_);
   HKT_TRY(admit(busy.mine()));

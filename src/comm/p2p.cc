@@ -46,6 +46,7 @@ struct PointToPoint::Transfer {
   int64_t timeout_ms = -1;
   int64_t started_ns = 0;  // of the first check, 0 before it
   bool warned = false;
+  uint64_t order = 0;  // of a receive: among those of all peers
   std::string label;
   Transfer* next = nullptr;
 
@@ -55,9 +56,10 @@ struct PointToPoint::Transfer {
     return copy != nullptr ? copy.get() + (moved - copied_from) : static_cast<const unsigned char*>(spec.buf) + moved;
   }
   std::string describe() const {
-    return format("%s%s%s(count %llu, %s, %s rank %d, tag %d)", label.c_str(), label.empty() ? "" : ": ",
+    return format("%s%s%s(count %llu, %s, %s %s, tag %d)", label.c_str(), label.empty() ? "" : ": ",
                   spec.sends ? "send" : "recv", static_cast<ull>(spec.count), type_name(spec.type),
-                  spec.sends ? "to" : "from", spec.peer, spec.tag);
+                  spec.sends ? "to" : "from",
+                  spec.peer == HKT_ANY_SOURCE ? "any rank" : format("rank %d", spec.peer).c_str(), spec.tag);
   }
 };
 
@@ -118,6 +120,7 @@ PointToPoint::~PointToPoint() = default;
 // --- beginning and end of transfers
 
 Status PointToPoint::start(const TransferSpec& spec, int64_t timeout_ms, const std::string& label, Tally& tally) {
+  if (spec.peer == HKT_ANY_SOURCE) return start_receive_any(spec, timeout_ms, label, tally);
   HKT_ASSIGN(Partner* const p, partner(spec.peer));
   HKT_TRY(open(*p, spec.sends));
   Transfer* const t = make(spec, timeout_ms, label, tally);
@@ -162,7 +165,11 @@ PointToPoint::Transfer* PointToPoint::make(const TransferSpec& spec, int64_t tim
   t->started_ns = 0;
   t->label = label;
   ++live_;
-  if (spec.sends) ++sending_;
+  t->order = receives_;
+  if (spec.sends)
+    ++sending_;
+  else
+    ++receives_;
   return t;
 }
 
@@ -254,7 +261,7 @@ bool PointToPoint::push_slots(Partner& p, Transfer& t) {
 void PointToPoint::give_self(Partner& p, Transfer* t) {
   const Head head{t->spec.count, t->spec.tag, static_cast<uint16_t>(t->spec.type),
                   static_cast<uint16_t>(t->spec.channel)};
-  Transfer* const to = p.posted.take([&](const Transfer& r) { return r.wants(head); });
+  Transfer* const to = claim(p, head);
   Unexpected* const u = keep(p, t->small() && to == nullptr ? head : Head{0, head.tag, head.type, head.channel});
   u->head = head;
   u->got = t->bytes;
@@ -270,13 +277,56 @@ void PointToPoint::give_self(Partner& p, Transfer* t) {
 // --- receiving
 
 void PointToPoint::start_receive(Partner& p, Transfer* t) {
-  for (Unexpected* u = p.unexpected.front(); u != nullptr; u = u->next) {
-    if (u->claimed != nullptr || !t->wants(u->head)) continue;
-    hand_over(p, u, t);
-    return;
-  }
+  if (take_kept(p, t)) return;
   p.posted.push(t);
   if (p.in != nullptr) pull(p);
+}
+
+// Every rank may be the one that sends, so there is a link from each.
+Status PointToPoint::start_receive_any(const TransferSpec& spec, int64_t timeout_ms, const std::string& label,
+                                       Tally& tally) {
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    HKT_ASSIGN(Partner* const p, partner(rank));
+    HKT_TRY(open(*p, false));
+  }
+  Transfer* const t = make(spec, timeout_ms, label, tally);
+  for (const auto& p : partners_)
+    if (take_kept(*p, t)) return {};
+  anybody_.push(t);
+  for (const auto& p : partners_)
+    if (p->in != nullptr) pull(*p);
+  return {};
+}
+
+// Is a message for this receive there already, or on its way in?
+bool PointToPoint::take_kept(Partner& p, Transfer* t) {
+  for (Unexpected* u = p.unexpected.front(); u != nullptr; u = u->next) {
+    if (u->claimed != nullptr || !t->wants(u->head)) continue;
+    t->spec.peer = p.rank;
+    hand_over(p, u, t);
+    return true;
+  }
+  return false;
+}
+
+// The receive that a message is for, taken off its queue: the one that was started first. Null if nobody has asked.
+PointToPoint::Transfer* PointToPoint::claim(Partner& p, const Head& head) {
+  const auto first = [&](const Queue<Transfer>& q) {
+    Transfer* t = q.front();
+    while (t != nullptr && !t->wants(head)) t = t->next;
+    return t;
+  };
+  const Transfer *const from_here = first(p.posted), *const from_anybody = first(anybody_);
+  const bool any = from_anybody != nullptr && (from_here == nullptr || from_anybody->order < from_here->order);
+  Transfer* const t = (any ? anybody_ : p.posted).take([&](const Transfer& r) { return r.wants(head); });
+  if (t != nullptr) t->spec.peer = p.rank;
+  return t;
+}
+
+// All of the message is where its receive wants it.
+void PointToPoint::succeed(const Partner& p, const Head& head, Transfer* t) {
+  if (t->spec.message != nullptr) *t->spec.message = {head.count, p.rank, 0};
+  finish(t);
 }
 
 // Memory for a message that nobody has asked for.
@@ -315,7 +365,7 @@ void PointToPoint::hand_over(Partner& p, Unexpected* u, Transfer* t) {
   } else {
     const void* const from = u->from != nullptr ? u->from->spec.buf : u->bytes.get();
     if (u->got != 0 && from != t->spec.buf) std::memcpy(t->spec.buf, from, u->got);
-    finish(t);
+    succeed(p, u->head, t);
   }
   if (u->from != nullptr) finish(u->from);
   forget(p, u);
@@ -369,7 +419,7 @@ bool PointToPoint::begin(Partner& p, uint32_t signature) {
     (void)comm_.watch_.fail({hktRemoteError, p.rank, 0, format("rank %d sent what makes no sense", p.rank)});
     return false;
   }
-  Transfer* t = p.posted.take([&](const Transfer& r) { return r.wants(head); });
+  Transfer* const t = claim(p, head);
   if (t == nullptr && may_wait(p, head)) return false;
   p.aside = t == nullptr ? keep(p, head) : nullptr;
   p.into = t;
@@ -384,7 +434,7 @@ bool PointToPoint::begin(Partner& p, uint32_t signature) {
 // A large message that nobody has asked for may stay in the link, where it costs nothing, unless somebody waits for
 // what is behind it, or this rank sends: its receiver might be in the same position.
 bool PointToPoint::may_wait(const Partner& p, const Head& head) const {
-  return p.posted.empty() && sending_ == 0 && (head.bytes() > kSmall || p.kept > kKept);
+  return p.posted.empty() && anybody_.empty() && sending_ == 0 && (head.bytes() > kSmall || p.kept > kKept);
 }
 
 void PointToPoint::place(Partner& p, const unsigned char* bytes, uint64_t n) {
@@ -401,7 +451,10 @@ void PointToPoint::end(Partner& p) {
   Transfer* const t = p.into;
   p.aside = nullptr;
   p.into = nullptr;
-  if (t != nullptr) finish(t, p.fit.ok() ? nullptr : &p.fit.error());
+  if (t != nullptr && p.fit.ok())
+    succeed(p, p.head, t);
+  else if (t != nullptr)
+    finish(t, &p.fit.error());
   if (u == nullptr) return;
   u->got = p.got;
   if (u->claimed != nullptr) hand_over(p, u, u->claimed);
@@ -430,11 +483,13 @@ Blocked PointToPoint::blocked(const Channel* channel) const {
       if (counts(t)) return true;
     return false;
   };
+  const bool anybody = any(anybody_);
   for (const auto& p : partners_) {
     if (p == nullptr) continue;
     uint32_t theirs = 0;
     const Transfer* const coming = p->into != nullptr ? p->into : p->aside != nullptr ? p->aside->claimed : nullptr;
-    const bool receives = any(p->posted) || (coming != nullptr && counts(coming));
+    const bool receives =
+        any(p->posted) || (coming != nullptr && counts(coming)) || (anybody && p->rank != comm_.rank());
     if ((any(p->sends) && p->out != nullptr && !p->out->push_ready()) ||
         (receives && (p->in == nullptr || !p->in->pop_mismatch(0, &theirs))))
       b.peers.push_back(p->rank);
@@ -443,6 +498,7 @@ Blocked PointToPoint::blocked(const Channel* channel) const {
 }
 
 std::string PointToPoint::waited_for(int peer) const {
+  if (peer == HKT_ANY_SOURCE) return "any rank";
   std::string text = format("rank %d", peer);
   const Transport* const route = comm_.parts_.route[static_cast<size_t>(peer)];
   if (route == nullptr) return text + ", which is itself";
@@ -462,7 +518,7 @@ bool PointToPoint::overdue(Transfer& t, int64_t now) {
   }
   if (t.timeout_ms < 0 || waited / 1'000'000 < t.timeout_ms) return false;
   (void)comm_.watch_.fail(
-      {hktTimeout, t.spec.peer, 0,
+      {hktTimeout, t.spec.peer == HKT_ANY_SOURCE ? comm_.rank() : t.spec.peer, 0,
        format("%s on rank %d timed out after %lld ms waiting for %s", t.describe().c_str(), comm_.rank(),
               static_cast<long long>(t.timeout_ms), waited_for(t.spec.peer).c_str())});
   return true;
@@ -472,11 +528,19 @@ void PointToPoint::check() {
   const int64_t now = now_ns();
   for (const auto& t : transfers_)
     if (t->live && t->spec.channel == Channel::user && overdue(*t, now)) return;
+  check_left();
+}
+
+// A peer that has left is missed by what waits for it, and the last one by what waits for anybody.
+void PointToPoint::check_left() {
+  int left = 0;
   for (const int p : blocked().peers) {
     if (!comm_.watch_.has_left(p, *this)) continue;
+    ++left;
     const auto concerns = [&](const auto& t) { return t->live && t->spec.peer == p; };
     const auto t = std::find_if(transfers_.begin(), transfers_.end(), concerns);
-    const std::string what = t == transfers_.end()                     ? "a transfer"
+    if (t == transfers_.end() && !anybody_.empty() && left + 1 < comm_.size()) continue;
+    const std::string what = t == transfers_.end() ? (anybody_.empty() ? "a transfer" : anybody_.front()->describe())
                              : (*t)->spec.channel == Channel::internal ? comm_.watch_.present_call()
                                                                        : (*t)->describe();
     (void)comm_.watch_.fail({hktRemoteError, p, 0,
@@ -491,6 +555,7 @@ void PointToPoint::fail(const Error& e) {
   for (const auto& t : transfers_)
     if (t->live) finish(t.get(), &e);
   leaving_.clear();
+  anybody_.clear();
   for (Partner* const p : open_) {
     p->sends.clear();
     p->posted.clear();

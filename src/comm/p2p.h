@@ -34,10 +34,11 @@ struct TransferSpec {
   void* buf = nullptr;  // only read by a send
   uint64_t count = 0;   // of a receive: at most so many; on the internal channel exactly so many
   hktDataType_t type = hktInt8;
-  int peer = 0;
+  int peer = 0;  // of a receive also HKT_ANY_SOURCE, until its message comes
   int32_t tag = 0;
   Channel channel = Channel::user;
   bool sends = false;
+  hktMessage_t* message = nullptr;  // of a receive: told what came, before the tally is
 };
 
 // First in first out, linked through T::next.
@@ -127,6 +128,10 @@ class PointToPoint final : public Waiting {
 
   void start_send(Partner& p, Transfer* t);
   void start_receive(Partner& p, Transfer* t);
+  Status start_receive_any(const TransferSpec& spec, int64_t timeout_ms, const std::string& label, Tally& tally);
+  bool take_kept(Partner& p, Transfer* t);
+  Transfer* claim(Partner& p, const Head& head);
+  void succeed(const Partner& p, const Head& head, Transfer* t);
   void give_self(Partner& p, Transfer* t);
   bool push(Partner& p);
   bool push_slots(Partner& p, Transfer& t);
@@ -142,6 +147,7 @@ class PointToPoint final : public Waiting {
   Blocked blocked(const Channel* channel) const;
   bool overdue(Transfer& t, int64_t now);
   std::string waited_for(int peer) const;
+  void check_left();
 
   Communicator& comm_;
   const Waiter& waiter_;
@@ -149,6 +155,8 @@ class PointToPoint final : public Waiting {
   std::vector<std::unique_ptr<Partner>> partners_;  // by rank
   std::vector<Partner*> open_;
   Queue<Transfer> leaving_;  // large sends whose last bytes are in the transport
+  Queue<Transfer> anybody_;  // receives from any rank that no message has come for
+  uint64_t receives_ = 0;    // so many have been started
   uint32_t live_ = 0;        // transfers that are not over
   uint32_t owed_ = 0;        // of these: copies
   uint32_t sending_ = 0;     // of these: sends that somebody waits for

@@ -1,5 +1,6 @@
 // Point-to-point messages and groups: matching, sizes, orders, and what does not fit.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <random>
 
@@ -315,6 +316,97 @@ TEST_P(PointToPointTest, MisuseOfGroups) {
     EXPECT_NE(refused.error().text.find("open"), std::string::npos) << refused.error().text;
     good(end_group());
     good(finalize(comm));
+  });
+}
+
+TransferSpec recv_any(int tag, std::vector<unsigned char>& m, hktMessage_t& what) {
+  TransferSpec spec = recv_from(HKT_ANY_SOURCE, tag, m);
+  spec.message = &what;
+  return spec;
+}
+
+TEST_P(PointToPointTest, FromAnyRank) {
+  for (const int n : {1, 2, 4}) {
+    run_world(world(n), [n](Communicator& comm, int rank) {
+      int tag = 0;  // ranks that send are ahead
+      for (const uint64_t bytes : {0ull, 100ull, 60'000ull, 1ull << 20}) {
+        ++tag;
+        if (rank != 0) {
+          auto out = message(rank, tag, bytes);
+          good(comm.transfer(send_to(0, tag, out)));
+          continue;
+        }
+        std::vector<int> sources;
+        hktRequest_t own = nullptr;
+        auto out = message(0, tag, bytes);
+        good(comm.transfer(send_to(0, tag, out), into(own)));  // to itself: one of them
+        for (int i = 0; i < n; ++i) {
+          std::vector<unsigned char> in(bytes + 7);  // longer than the message
+          hktMessage_t what{};
+          good(comm.transfer(recv_any(tag, in, what)));
+          EXPECT_EQ(what.count, bytes);
+          in.resize(bytes);
+          expect_message(in, what.source, tag);
+          sources.push_back(what.source);
+        }
+        good(wait(own));
+        std::sort(sources.begin(), sources.end());
+        for (int i = 0; i < n; ++i) EXPECT_EQ(sources[static_cast<size_t>(i)], i);
+      }
+      good(finalize(comm));
+    });
+  }
+}
+
+// Receives are met in the order they were started, whether they name the rank or not; tags are told apart.
+TEST_P(PointToPointTest, AnyRankAndOneRankInOrder) {
+  run_world(world(2), [](Communicator& comm, int rank) {
+    if (rank == 1) {
+      for (const int i : {1, 2, 3}) {
+        auto out = message(i, 4, 1000);
+        good(comm.transfer(send_to(0, 4, out)));
+      }
+      auto other = message(9, 5, 1000);
+      good(comm.transfer(send_to(0, 5, other)));
+    } else {
+      std::vector<std::vector<unsigned char>> in(4, std::vector<unsigned char>(1000));
+      std::array<hktMessage_t, 3> what{};
+      std::array<hktRequest_t, 4> r{};
+      good(comm.transfer(recv_any(5, in[3], what[0]), into(r[0])));
+      good(comm.transfer(recv_any(4, in[0], what[1]), into(r[1])));
+      good(comm.transfer(recv_from(1, 4, in[1]), into(r[2])));
+      good(comm.transfer(recv_any(4, in[2], what[2]), into(r[3])));
+      for (auto i = r.rbegin(); i != r.rend(); ++i) good(wait(*i));
+      for (const int i : {1, 2, 3}) expect_message(in[static_cast<size_t>(i - 1)], i, 4);
+      expect_message(in[3], 9, 5);
+      for (const hktMessage_t& m : what) EXPECT_EQ(m.source, 1);
+    }
+    good(finalize(comm));
+  });
+}
+
+TEST_P(PointToPointTest, AnyRankTimesOutAndMissesTheLastOne) {
+  run_world(world(3), [](Communicator& world, int rank) {
+    for (const bool leaves : {false, true}) {
+      auto comm = duplicate(world, {});
+      ASSERT_TRUE(comm.ok());
+      std::vector<unsigned char> in(4);
+      hktMessage_t what{};
+      if (rank != 0) good((*comm)->transfer(send_to(0, 0, in)));
+      for (int i = 0; rank == 0 && i < 2; ++i) good((*comm)->transfer(recv_any(0, in, what)));
+      if (rank == 0) {
+        CallOptions o;
+        o.timeout_ms = leaves ? 20'000 : 300;
+        const Status s = (*comm)->transfer(recv_any(1, in, what), o);
+        ASSERT_FALSE(s.ok());
+        EXPECT_EQ(s.error().code, leaves ? hktRemoteError : hktTimeout) << s.error().text;
+        EXPECT_NE(s.error().text.find("recv(count 4, uint8, from any rank, tag 1)"), std::string::npos)
+            << s.error().text;
+      }
+      if (!leaves) good(world.barrier());
+      comm->reset();
+      good(world.barrier());
+    }
   });
 }
 
