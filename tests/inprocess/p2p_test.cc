@@ -1,7 +1,10 @@
 // Point-to-point messages and groups: matching, sizes, orders, and what does not fit.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <random>
 
 #include "inprocess/calls.h"
@@ -232,6 +235,34 @@ TEST_P(PointToPointTest, TimeoutAbortAndLeaving) {
       over = 1;
     });
   }
+}
+
+// A large message may be sent from where it is, but not once its caller has the buffer back.
+TEST_P(PointToPointTest, ABufferIsTheCallersAgainWhenItsSendHasFailed) {
+  std::atomic<bool> failed{false};
+  run_world(world(2), [&](Communicator& comm, int rank) {
+    constexpr uint64_t kBytes = 32 << 20;  // more than sockets and slots hold
+    if (rank == 1) {                       // reads nothing
+      while (!failed) sleep_ms(1);
+      return;
+    }
+    void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    std::memset(memory, 1, kBytes);
+    const TransferSpec send{memory, kBytes, hktInt8, 1, 3, Channel::user, true};
+    hktRequest_t r = nullptr;
+    good(comm.transfer(send, into(r)));
+    for (int i = 0; i < 100; ++i) {
+      bool done = false;
+      good(test_request(r, done));
+      ASSERT_FALSE(done);
+    }
+    comm.abort();
+    EXPECT_FALSE(wait(r).ok());
+    ASSERT_EQ(munmap(memory, kBytes), 0);
+    for (const auto& t : comm.parts().transports) t->reclaim();  // as a later failure would: touches nothing
+    failed = true;
+  });
 }
 
 TEST_P(PointToPointTest, GroupsInAnyOrder) {

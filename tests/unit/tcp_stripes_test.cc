@@ -1,10 +1,11 @@
 // Messages over several connections of a pair: when they are made, what goes by them, and what of it a peer may not do.
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <bit>
-#include <cstring>
-#include <functional>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "conformance/tcp_ranks.h"
 
@@ -104,7 +105,10 @@ TEST(TcpStripes, EverySizeComesWholeAndInOrder) {
     }
     for (TcpRanks& ranks : worlds)
       for (auto& t : ranks)  // which looks for who connects, too
-        if (random() % 8 == 0 && has_fault(*t)) right = false, ADD_FAILURE() << text_of(*t);
+        if (random() % 8 == 0 && has_fault(*t)) {
+          ADD_FAILURE() << text_of(*t);
+          right = false;
+        }
     for (auto& t : worlds[0]) t->progress();
     return done || !right;
   };

@@ -5,9 +5,12 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/pacing.h"

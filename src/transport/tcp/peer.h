@@ -36,9 +36,7 @@ struct TcpTransport::Peer final : Inbox::Sink {
   // By all of them.
   bool all_sent() const { return out.idle() && out.unsent() == 0; }
   // Large messages have gone either way.
-  bool large() const HKT_REQUIRES(transport.turn_) {
-    return std::max<uint64_t>(in.largest(), out.largest()) >= transport.config_.striping.from;
-  }
+  bool large() const { return std::max<uint64_t>(in.largest(), out.largest()) >= transport.config_.striping.from; }
   Status control(const Header& header, const unsigned char* payload) override HKT_REQUIRES(transport.turn_);
 
   TcpTransport& transport;
