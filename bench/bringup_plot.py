@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the plot of docs/bringup.md from what bench/bringup.py has measured. Needs matplotlib.
+"""Draws the plot of docs/bringup.md from what bench/bringup.py has measured, and prints its table. Needs matplotlib.
 
   bench/bringup_plot.py bench/results/FILE.json docs/bringup.svg
 """
@@ -13,6 +13,19 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 NAMES = {"env": "RANK, MASTER_ADDR", "file": "file", "table": "rank table", "torch": "torchrun's store"}
+
+
+def table(results) -> str:
+    """Medians by number of ranks and way to meet, in milliseconds, and what went to and from the server."""
+    ways = [by for by in NAMES if any(r["by"] == by for r in results)]
+    lines = ["| ranks | " + " | ".join(NAMES[by] for by in ways) + " | requests | bytes in | bytes out |",
+             "|" + "---|" * (len(ways) + 4)]
+    for ranks in sorted({r["ranks"] for r in results}):
+        rows = {r["by"]: r for r in results if r["ranks"] == ranks}
+        times = [f"{rows[by]['median_s'] * 1e3:,.0f} ms" if by in rows else "" for by in ways]
+        counts = [f"{rows['env'][what]:,}" for what in ("requests", "bytes_in", "bytes_out")]
+        lines.append("| " + " | ".join([str(ranks), *times, *counts]) + " |")
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -41,6 +54,7 @@ def main() -> int:
         axes.set_xticks(ranks, [str(n) for n in ranks])
         axes.minorticks_off()
     figure.tight_layout()
+    print(table(result["results"]))
     figure.savefig(sys.argv[2], metadata={"Date": None, "Creator": None})
     return 0
 
