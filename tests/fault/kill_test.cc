@@ -26,6 +26,7 @@
 #include "base/deadline.h"
 #include "hocket/hocket.h"
 #include "multiprocess/meeting_place.h"
+#include "multiprocess/readable.h"
 
 namespace hocket::test {
 namespace {
@@ -222,11 +223,13 @@ struct Way {
   const char* transport;
   const char* shm;  // HOCKET_SHM
   bool registered;
+  const char* protocol;  // HOCKET_PROTO
 };
-constexpr Way kWays[] = {{"Shm", "shm", "memfd", false},
-                         {"Devshm", "shm", "devshm", false},
-                         {"Registered", "shm", "memfd", true},
-                         {"Tcp", "tcp", "memfd", false}};
+constexpr Way kWays[] = {{"Shm", "shm", "memfd", false, "auto"},
+                         {"Devshm", "shm", "devshm", false, "auto"},
+                         {"Registered", "shm", "memfd", true, "auto"},
+                         {"Cma", "shm", "memfd", false, "cma"},
+                         {"Tcp", "tcp", "memfd", false, "auto"}};
 
 struct Victim {
   int rank, nranks;
@@ -234,7 +237,8 @@ struct Victim {
 
 [[noreturn]] void rank_main(const MeetingPlace& place, int rank, const Victim& victim, int out,
                             const std::function<void(hktComm_t, Verdict&)>& work) {
-  alarm(20);                     // whatever happens, no process is left
+  alarm(20);  // whatever happens, no process is left
+  let_all_read();
   unsetenv("HOCKET_TEST_FULL");  // no variable of Hocket's: it would warn
   Verdict verdict(victim.rank);
   hktConfig_t config = HKT_CONFIG_INITIALIZER;
@@ -341,9 +345,12 @@ class Kill : public testing::TestWithParam<std::tuple<Form, Way>> {};
 
 TEST_P(Kill, TheOthersNameTheDeadRank) {
   const auto& [form, way] = GetParam();
+  if (std::strcmp(way.protocol, "cma") == 0 && !can_read_processes())
+    GTEST_SKIP() << "process_vm_readv is not permitted here";
   const bool full = std::getenv("HOCKET_TEST_FULL") != nullptr;
   setenv("HOCKET_TRANSPORT", way.transport, 1);
   setenv("HOCKET_SHM", way.shm, 1);
+  setenv("HOCKET_PROTO", way.protocol, 1);
   // Segments in /dev/shm differ from others by how they are made and end, not by what calls do.
   const int kills = full ? 200 : std::strcmp(way.shm, "devshm") == 0 ? 2 : form.kills;
   for (int i = 0; i < kills && !HasFailure(); ++i)
