@@ -66,8 +66,8 @@ struct Member {
     Unpacker u(bytes);
     return u.text(c.host, 128) && u.get(c.token) && u.text(c.cpus.mask, 4096) && u.get(c.cpus.quota) &&
            u.get(c.cache) && u.get(c.shm) && u.get(c.proof.pid) && u.get(c.proof.address) && u.get(c.proof.number) &&
-           u.get(c.cma) && u.get(c.fence) && u.get(c.tcp_only) && u.get(c.shm_only) &&
-           u.get(c.determinism) && u.text(c.algo, 4096) && unpack_costs(u, c.costs) && u.done();
+           u.get(c.cma) && u.get(c.fence) && u.get(c.tcp_only) && u.get(c.shm_only) && u.get(c.determinism) &&
+           u.text(c.algo, 4096) && unpack_costs(u, c.costs) && u.done();
   }
 };
 
@@ -258,9 +258,7 @@ Status BringUp::agree_on_reading(const std::vector<std::string>& outcomes) {
                    "rank %d is to have private memory read by its peers (HOCKET_CMA=1 or HOCKET_PROTO=cma), but %s%s",
                    parts_.rank, asked ? format("rank %zu: ", r).c_str() : "", outcomes[r].c_str());
     if (asked && roster_.readable && static_cast<int>(r) == parts_.rank)
-      HKT_WARN(shm, log_,
-               "ranks of a host cannot read one another's private memory, so large messages are copied twice: %s. "
-               "HOCKET_CMA=0 says that this is known",
+      HKT_INFO(shm, log_, "this rank cannot read the private memory of its peers, so all messages of it are copied: %s",
                outcomes[r].c_str());
     roster_.readable = false;
   }

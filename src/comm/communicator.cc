@@ -37,6 +37,19 @@ const uint64_t* packed(const uint64_t* counts, size_t blocks) {
   return displs.data();
 }
 
+// How far a buffer goes (`own`: it holds one block) is known from the layout of the collective: it ends where the last
+// of its blocks does.
+uint64_t buffer_bytes(const Call& call, const PlanInfo& info, bool own) {
+  uint64_t elems = call.elems;
+  if (own && call.counts != nullptr) elems = call.counts[call.rank];
+  if (!own && layout(info.collective) == Layout::blocks && call.counts == nullptr) elems *= info.nranks;
+  if (!own && call.counts != nullptr) {
+    elems = 0;
+    for (uint32_t c = 0; c < info.nranks; ++c) elems = std::max(elems, call.displs[c] + call.counts[c]);
+  }
+  return elems * call.elem_size;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::create(Parts parts) {
@@ -292,24 +305,20 @@ Error Communicator::out_of_order(Collective collective) const {
                parts_.algo.c_str(), collective_name(collective), others.c_str());
 }
 
-// How far a buffer goes is known from the layout of the collective: its blocks end where the last one does.
 void Communicator::find_regions(Call& call, const BoundPlan& plan) const {
-  const auto n = static_cast<uint32_t>(parts_.nranks);
-  const auto bytes = [&](bool own, bool blocks) {
-    uint64_t elems = call.elems;
-    if (own && call.counts != nullptr) elems = call.counts[call.rank];
-    if (!own && blocks && call.counts == nullptr) elems *= n;
-    if (!own && call.counts != nullptr) {
-      elems = 0;
-      for (uint32_t c = 0; c < n; ++c) elems = std::max(elems, call.displs[c] + call.counts[c]);
-    }
-    return elems * call.elem_size;
-  };
   const Collective of = plan.info.collective;
-  const bool blocks = layout(of) == Layout::blocks;
   call.registered = true;
-  if (call.in != nullptr) call.in_region = regions_in_use_->find(call.in, bytes(in_is_own_block(of), blocks));
-  if (call.out != nullptr) call.out_region = regions_in_use_->find(call.out, bytes(out_is_own_block(of), blocks));
+  if (call.in != nullptr)
+    call.in_region = regions_in_use_->find(call.in, buffer_bytes(call, plan.info, in_is_own_block(of)));
+  if (call.out != nullptr)
+    call.out_region = regions_in_use_->find(call.out, buffer_bytes(call, plan.info, out_is_own_block(of)));
+}
+
+void Communicator::let_read(Call& call, const BoundPlan& plan) const {
+  const Collective of = plan.info.collective;
+  const bool in = call.in == nullptr || can_be_read(call.in, buffer_bytes(call, plan.info, in_is_own_block(of)));
+  const bool out = call.out == nullptr || can_be_read(call.out, buffer_bytes(call, plan.info, out_is_own_block(of)));
+  if (in && out) call.read_from = parts_.always_read ? Link::kMapFrom : select::kReadFrom;
 }
 
 Result<hktRedOp_t> Communicator::make_op(const Operation& operation) {

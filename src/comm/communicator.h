@@ -203,13 +203,16 @@ class Communicator {
   void fit(Call& call, const BoundPlan& plan, const select::Choice& choice) const {
     call.round_elems = plan.round_elems[static_cast<size_t>(std::countr_zero(call.elem_size))];
     call.out_stores = choice.stream_out ? kernels::Stores::streaming : kernels::Stores::temporal;
-    if (plan.read.has_value() && (choice.read || parts_.always_read)) [[unlikely]]
-      call.read_from = parts_.always_read ? Link::kMapFrom : select::kReadFrom;
+    if (plan.read.has_value() && (choice.read || parts_.always_read) && call.elems * call.elem_size >= Link::kMapFrom)
+        [[unlikely]]
+      let_read(call, plan);
     if (regions_in_use_ != nullptr && plan.zero_copy.has_value() && call.elems * call.elem_size >= Link::kMapFrom)
         [[unlikely]]
       find_regions(call, plan);
   }
   void find_regions(Call& call, const BoundPlan& plan) const;
+  // Messages of the call may stay where they are, if its buffers can be read there.
+  void let_read(Call& call, const BoundPlan& plan) const;
   Status bind(const CatalogEntry& planner, uint32_t root);
   Result<Link*> link(Peer peer, std::map<uint64_t, Link>& table);
 

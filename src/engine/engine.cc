@@ -293,7 +293,8 @@ void Run::make_part(const Step& s, Part part, Span src, Span dst) {
   }
   for (uint32_t k = 0; k < uint32_t{s.nsend}; ++k) {
     if (placed_ && engine_.placed_[k].place) [[unlikely]] {
-      if (unsigned char* const to = engine_.placed_[k].to; to != nullptr) target[targets++] = {to + part.within, results};
+      if (unsigned char* const to = engine_.placed_[k].to; to != nullptr)
+        target[targets++] = {to + part.within, results};
     } else if (const Link& link = *plan_.out[s.send + k]; !lends(link)) {
       target[targets++] = {link.push_begin(bytes_) + part.offset, call_.slot_stores};
     }

@@ -38,9 +38,13 @@ std::string microseconds(uint64_t ps) { return format("%.4g us", static_cast<dou
 
 }  // namespace
 
+std::string name_of(const Ranked& r) {
+  return std::string(r.planner->name) + (r.way == Way::reading ? " reading" : "");
+}
+
 uint64_t Explanation::chosen_ps() const {
   for (const Ranked& r : ranking)
-    if (r.planner == chosen) return r.ps;
+    if (is_chosen(r)) return r.ps;
   return 0;
 }
 
@@ -63,7 +67,9 @@ uint64_t lower_bound(Collective collective, const Facts& facts, const Costs& cos
 Result<Explanation> explain(const Grounds& g, Collective collective, uint64_t bytes) {
   HKT_ASSIGN(Table table, build(g.facts, g.costs, g.algo, g.determinism));
   Explanation e;
-  e.chosen = lookup(table, collective, bytes).planner;
+  const Choice& choice = lookup(table, collective, bytes);
+  e.chosen = choice.planner;
+  e.way = choice.read ? Way::reading : Way::copying;
   for (std::string_view rest = g.algo; !rest.empty();) {
     const std::string_view name = rest.substr(0, rest.find(','));
     e.forced = e.forced || find_planner(collective, name) != nullptr;
@@ -79,14 +85,14 @@ Result<Explanation> explain(const Grounds& g, Collective collective, uint64_t by
 }
 
 std::string sentence(const Explanation& e) {
-  std::string text = e.chosen->name;
+  std::string text = name_of({e.chosen, 0, e.way});
   if (e.forced) text += " (HOCKET_ALGO)";
   if (e.ranking.empty()) return text + ", by rule: there is no forecast for so many ranks, one, or several machines";
   text += ", predicted " + microseconds(e.chosen_ps()) + " (lower bound " + microseconds(e.bound_ps) + ")";
   size_t shown = 0;
   for (const Ranked& r : e.ranking) {
-    if (r.planner == e.chosen || shown == kRunnersUp) continue;
-    text += (shown++ == 0 ? "; then " : ", ") + std::string(r.planner->name) + " " + microseconds(r.ps);
+    if (e.is_chosen(r) || shown == kRunnersUp) continue;
+    text += (shown++ == 0 ? "; then " : ", ") + name_of(r) + " " + microseconds(r.ps);
   }
   return text;
 }

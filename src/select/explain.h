@@ -22,9 +22,11 @@ struct Grounds {
 struct Explanation {
   const CatalogEntry* chosen = nullptr;
   bool forced = false;          // by HOCKET_ALGO
+  Way way = Way::copying;       // of the chosen one's messages
   std::vector<Ranked> ranking;  // all that may be chosen, the fastest first; empty where there is no forecast
   uint64_t bound_ps = 0;        // see lower_bound
 
+  bool is_chosen(const Ranked& r) const { return r.planner == chosen && r.way == way; }
   // Of the choice; 0 where there is no forecast.
   uint64_t chosen_ps() const;
 };
@@ -37,6 +39,8 @@ Result<Explanation> explain(const Grounds& grounds, Collective collective, uint6
 // and receive what has to leave the ranks at least.
 uint64_t lower_bound(Collective collective, const Facts& facts, const Costs& costs, uint64_t bytes);
 
+// "ring", or "ring reading" if its large messages are read from where they lie.
+std::string name_of(const Ranked& r);
 // One line: "two_shot, predicted 84 us (lower bound 24 us); then ring 90 us, circulant 91 us".
 std::string sentence(const Explanation& e);
 

@@ -19,6 +19,12 @@ struct Facts {
   uint32_t cpus = 1;            // usable by the ranks of a machine together, the fewest
 };
 
+// How large messages go between ranks that share memory: in slots, or read from where they lie if the planner has such
+// a way (algorithms/zero_copy.h).
+enum class Way : uint8_t { copying, reading };
+// A message of fewer bytes is copied to its slot even where larger ones are read.
+inline constexpr uint64_t kReadFrom = 16 * 1024;
+
 // What things cost on the machine at hand, as predict.h counts them. Whole numbers, so that all ranks compute the same:
 // times in picoseconds, of data in picoseconds per KiB, sizes in KiB. The values here are those without a tune file;
 // only their ratios matter for the choice. They were fitted to measurements of 2, 4 and 8 ranks on 2 CPUs (Xeon,
@@ -39,7 +45,9 @@ struct Costs {
   uint64_t outer_kib = 51'000;  // a CPU's part of what is beyond
   uint64_t socket = 2'300'000;  // a message over TCP, for each end; also what a look at the sockets costs in a turn
   uint64_t socket_kib = 105'000;
-  uint64_t wire = 50'000;  // until it is there: on loopback
+  uint64_t wire = 50'000;       // until it is there: on loopback
+  uint64_t fetch = 400'000;     // a part of a message read from another rank's memory, a system call
+  uint64_t fetch_kib = 85'000;  // a KiB of it from another CPU
 
   friend bool operator==(const Costs&, const Costs&) = default;
 };
@@ -48,7 +56,7 @@ struct CostField {
   const char* name;
   uint64_t Costs::*field;
 };
-inline constexpr std::array<CostField, 16> kCostFields = {{{"step", &Costs::step},
+inline constexpr std::array<CostField, 18> kCostFields = {{{"step", &Costs::step},
                                                            {"message", &Costs::message},
                                                            {"cross", &Costs::cross},
                                                            {"line", &Costs::line},
@@ -63,7 +71,9 @@ inline constexpr std::array<CostField, 16> kCostFields = {{{"step", &Costs::step
                                                            {"outer_kib", &Costs::outer_kib},
                                                            {"socket", &Costs::socket},
                                                            {"socket_kib", &Costs::socket_kib},
-                                                           {"wire", &Costs::wire}}};
+                                                           {"wire", &Costs::wire},
+                                                           {"fetch", &Costs::fetch},
+                                                           {"fetch_kib", &Costs::fetch_kib}}};
 static_assert(sizeof(Costs) == kCostFields.size() * sizeof(uint64_t), "every cost has a name");
 // Every cost is from 1 to this: no sum of a prediction overflows.
 inline constexpr uint64_t kMostCost = 1'000'000'000;

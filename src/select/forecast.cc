@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "algorithms/zero_copy.h"
 #include "select/predict.h"
 
 namespace hocket::select {
@@ -34,18 +35,21 @@ bool has_forecast(const Facts& facts) {
 Forecast::Forecast(Collective collective, const Facts& facts, const Costs& costs) {
   for (const CatalogEntry& e : catalog()) {
     if (e.collective != collective || facts.nranks > e.max_ranks) continue;
-    const Result<Predictor> predictor = Predictor::make(e, facts, costs);
-    if (!predictor.ok()) continue;  // its messages do not fit into slots
-    Curve curve{&e, {}};
-    for (uint32_t i = 0; i < kSamples; ++i)
-      curve.ps.push_back(std::max(i == 0 ? 0 : curve.ps.back(), predictor.value().ps(sample_bytes(i))));
-    if (std::count(curve.ps.begin(), curve.ps.end(), Predictor::kNever) == 0) curves_.push_back(std::move(curve));
+    for (const Way way : {Way::copying, Way::reading}) {
+      if (way == Way::reading && (!facts.readable || reading(collective, e.name) == nullptr)) continue;
+      const Result<Predictor> predictor = Predictor::make(e, facts, costs, way);
+      if (!predictor.ok()) continue;  // its messages do not fit into slots
+      Curve curve{&e, way, {}};
+      for (uint32_t i = 0; i < kSamples; ++i)
+        curve.ps.push_back(std::max(i == 0 ? 0 : curve.ps.back(), predictor.value().ps(sample_bytes(i))));
+      if (std::count(curve.ps.begin(), curve.ps.end(), Predictor::kNever) == 0) curves_.push_back(std::move(curve));
+    }
   }
 }
 
 std::vector<Ranked> Forecast::ranking(uint64_t bytes) const {
   std::vector<Ranked> all;
-  for (const Curve& c : curves_) all.push_back({c.planner, on_line(c.ps, bytes)});
+  for (const Curve& c : curves_) all.push_back({c.planner, on_line(c.ps, bytes), c.way});
   std::stable_sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) { return a.ps < b.ps; });
   return all;
 }

@@ -17,18 +17,21 @@ bool has_forecast(const Facts& facts);
 struct Ranked {
   const CatalogEntry* planner = nullptr;
   uint64_t ps = 0;
+  Way way = Way::copying;
 };
 
 class Forecast {
  public:
   // has_forecast(facts); planners that cannot serve the facts are not in it.
   Forecast(Collective collective, const Facts& facts, const Costs& costs);
-  // The planners and how long they take for so many bytes, the fastest first, equal ones in the catalog's order.
+  // The planners, each with the ways that its messages can go, and how long they take for so many bytes: the fastest
+  // first, equal ones in the catalog's order.
   std::vector<Ranked> ranking(uint64_t bytes) const;
 
  private:
   struct Curve {
     const CatalogEntry* planner;
+    Way way;
     std::vector<uint64_t> ps;  // by sample
   };
   std::vector<Curve> curves_;

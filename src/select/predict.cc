@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "algorithms/zero_copy.h"
 #include "schedule/drive.h"
 #include "schedule/lower.h"
 #include "schedule/shape.h"
@@ -62,6 +63,8 @@ class Rehearsal {
     uint64_t first_kib = 0;
     uint64_t latency = 0;  // until one end sees what the other has done
     bool socket = false;
+    bool read = false;       // large messages are
+    uint64_t fetch_kib = 0;  // what a KiB of them costs
     uint32_t pushed = 0, popped = 0;
   };
   struct CpuState {
@@ -109,6 +112,11 @@ class Rehearsal {
   }
   void place_ranks();
   void price_links();
+  bool reads(const LinkState& l, const Step& s, uint64_t bytes) const {
+    return l.read && s.count == 1 && bytes >= kReadFrom;
+  }
+  // Every message that the step pushes stays where it is.
+  bool leaves(uint32_t rank, const Step& s, uint64_t bytes) const;
   uint64_t step_bytes(const Step& s, uint32_t round) const;
   bool visit(CpuState& cpu, uint32_t rank);
   void execute(CpuState& cpu, uint32_t rank, const Step& s, uint32_t round);
@@ -164,8 +172,10 @@ void Rehearsal::price_links() {
     touched[cpu_index(r)] += 2 * bytes_;
     for (const Step& s : p_.plan_.ranks[r].steps)
       for (uint32_t k = 0; k < s.nsend; ++k) {
-        uint64_t& most = largest[out(r, s.send + k)];
-        most = std::max(most, step_bytes(s, 0));
+        const uint32_t id = out(r, s.send + k);
+        const uint64_t bytes = step_bytes(s, 0);
+        const bool read = p_.read_[p_.wiring_.links[id].tag] && s.count == 1 && bytes >= kReadFrom;
+        largest[id] = std::max(largest[id], read ? 0 : bytes);
       }
   }
   for (size_t id = 0; id < links_.size(); ++id) {
@@ -182,6 +192,8 @@ void Rehearsal::price_links() {
     } else {
       l = {c.message, c.message, c.near, c.near};
     }
+    l.read = p_.read_[link.tag] && !l.socket;
+    l.fetch_kib = from != to ? c.fetch_kib : 2 * c.near;
   }
   for (size_t cpu = 0; cpu < cpus_.size(); ++cpu) {
     cpus_[cpu].strain = (more(c.mid, c.near) * beyond(c.cache_kib, touched[cpu]) +
@@ -242,20 +254,35 @@ bool Rehearsal::lends(uint32_t rank, const Step& s, uint64_t bytes) const {
   return copies && bytes >= kLend && links_[out(rank, s.send)].socket;
 }
 
+bool Rehearsal::leaves(uint32_t rank, const Step& s, uint64_t bytes) const {
+  for (uint32_t k = 0; k < s.nsend; ++k)
+    if (!reads(links_[out(rank, s.send + k)], s, bytes)) return false;
+  return s.nsend != 0;
+}
+
 void Rehearsal::execute(CpuState& cpu, uint32_t rank, const Step& s, uint32_t round) {
   const uint64_t bytes = step_bytes(s, round), began = cpu.now;
   const uint64_t own = cost_of(bytes, p_.costs_.near + cpu.strain);
-  cpu.now += p_.costs_.step + (s.has(kLoad) && !lends(rank, s, bytes) ? own : 0) + (s.has(kStore) ? own : 0);
+  const bool folds = s.operands() > 1;
+  const bool loads = s.has(kLoad) && !lends(rank, s, bytes) && (folds || s.has(kStore) || !leaves(rank, s, bytes));
+  // What is all of the value is fetched to where it is stored.
+  const bool placed = !folds && s.nrecv == 1 && reads(links_[in(rank, s.recv)], s, bytes);
+  cpu.now += p_.costs_.step + (loads ? own : 0) + (s.has(kStore) && !placed ? own : 0);
   for (uint32_t k = 0; k < s.nrecv; ++k) {
     const uint32_t id = in(rank, s.recv + k);
     const LinkState& l = links_[id];
+    if (reads(l, s, bytes)) {
+      cpu.now += l.pop + p_.costs_.fetch + cost_of(bytes, l.fetch_kib + 2 * cpu.strain) +
+                 (folds ? cost_of(bytes, p_.costs_.near) : 0);
+      continue;
+    }
     cpu.now += l.pop + cost_of(bytes, l.pop_kib + cpu.strain);
     const bool waited = began - seen_[id * depth_ + l.popped % depth_] < l.latency;
     if (waited) cpu.now += cost_of(std::min(bytes, kFirst), l.first_kib);
   }
   for (uint32_t k = 0; k < s.nsend; ++k) {
     const LinkState& l = links_[out(rank, s.send + k)];
-    cpu.now += l.push + cost_of(bytes, l.push_kib + cpu.strain);
+    cpu.now += l.push + (reads(l, s, bytes) ? 0 : cost_of(bytes, l.push_kib + cpu.strain));
   }
   for (uint32_t k = 0; k < s.nrecv; ++k) {
     const uint32_t id = in(rank, s.recv + k);
@@ -315,7 +342,7 @@ uint64_t Rehearsal::run() {
   return end_;
 }
 
-Result<Predictor> Predictor::make(const CatalogEntry& entry, const Facts& facts, const Costs& costs) {
+Result<Predictor> Predictor::make(const CatalogEntry& entry, const Facts& facts, const Costs& costs, Way way) {
   Predictor p(facts, costs);
   p.plan_ = entry.plan(facts.nranks, 0);
   p.round_elems_ = round_elems(p.plan_.info, kElem, facts.slot_bytes);
@@ -323,6 +350,8 @@ Result<Predictor> Predictor::make(const CatalogEntry& entry, const Facts& facts,
     return error(hktInvalidArgument, "%s on %u ranks puts %u blocks into a message, more than slots of %u bytes hold",
                  entry.name, facts.nranks, p.plan_.info.message_blocks, facts.slot_bytes);
   HKT_ASSIGN(p.wiring_, wire(p.plan_));
+  if (const ZeroCopy* const read = reading(entry.collective, entry.name); way == Way::reading && read != nullptr)
+    for (uint32_t tag = 0; tag < kMaxTags; ++tag) p.read_[tag] = read->protocol[tag] == Protocol::mapped;
   return p;
 }
 

@@ -15,9 +15,13 @@
 // - Between ranks that share no memory a message costs each end `socket` and `socket_kib` for every KiB; it begins to
 //   arrive `wire` after it was begun to be sent. An input is sent from where it is, without a copy. A rank that waits
 //   for such messages makes its CPU's turns longer by `socket`, for it looks by system calls.
+// - Where messages are read (Way::reading), one of kReadFrom bytes and more costs its producer `message` alone. The
+//   consumer pays `fetch` for it, and for every KiB `fetch_kib` in place of `pull` and of the target; from the same CPU
+//   twice `near`. What it folds it moreover loads (`near`). No slot is touched.
 // - Calls of less than kSeries bytes come in series: what counts is what one more costs. Larger ones come alone.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "algorithms/catalog.h"
@@ -32,7 +36,8 @@ class Predictor {
   static constexpr uint64_t kSeries = 16 * 1024;
 
   // For root 0. `entry` serves so many ranks. An error: slots are too small for the plan's messages.
-  static Result<Predictor> make(const CatalogEntry& entry, const Facts& facts, const Costs& costs);
+  static Result<Predictor> make(const CatalogEntry& entry, const Facts& facts, const Costs& costs,
+                                Way way = Way::copying);
   // Picoseconds that a call of so many bytes takes (of the larger buffer, elements of 4 bytes). kNever: the plan comes
   // to a standstill.
   uint64_t ps(uint64_t bytes) const;
@@ -45,6 +50,7 @@ class Predictor {
   Costs costs_;
   Plan plan_;
   Wiring wiring_;
+  std::array<bool, kMaxTags> read_{};  // links of this tag are read
   uint64_t round_elems_ = 1;
 };
 

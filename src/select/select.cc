@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/zero_copy.h"
 #include "schedule/collective.h"
 #include "schedule/shape.h"
 #include "select/forecast.h"
@@ -149,20 +150,21 @@ Error not_canonical(const CatalogEntry& forced, hktDeterminism_t determinism) {
 }
 
 // The fastest of the ranking that `may` be taken; `usual`, if it is not slower than that by more than the forecast can
-// tell, or nothing else may.
+// tell, or nothing else may. Of its two ways the copying one, by the same measure.
 template <class May>
-const CatalogEntry* pick(const std::vector<Ranked>& ranking, const CatalogEntry* usual, May&& may) {
-  uint64_t least = 0;
-  const CatalogEntry* best = nullptr;
+Ranked pick(const std::vector<Ranked>& ranking, const CatalogEntry* usual, May&& may) {
+  Ranked best;
   for (const Ranked& r : ranking) {
     if (!may(*r.planner)) continue;
-    if (best == nullptr) {
-      best = r.planner;
-      least = r.ps;
-    }
-    if (r.planner == usual && r.ps - least <= least / kTells) return usual;
+    if (best.planner == nullptr) best = r;
+    const bool preferred = r.planner == usual && (best.planner != usual || r.way == Way::copying);
+    if (preferred && r.ps - best.ps <= best.ps / kTells) best = {usual, best.ps, r.way};
   }
-  return best != nullptr ? best : usual;
+  if (best.planner == nullptr) best.planner = usual;
+  for (const Ranked& r : ranking)
+    if (r.planner == best.planner && r.way == Way::copying && r.ps <= best.ps + best.ps / kTells)
+      best.way = Way::copying;
+  return best;
 }
 
 // Planners of several collectives may share a name.
@@ -207,17 +209,20 @@ Result<Table> build(const Facts& facts, const Costs& costs, std::string_view alg
 void Table::make(Collective collective) {
   const CatalogEntry* const forced = forced_[static_cast<uint32_t>(collective)];
   std::optional<Forecast> forecast;
-  if (forced == nullptr && has_forecast(facts_) && !rules_are_better(facts_, collective))
+  const bool either_way = facts_.readable && forced != nullptr && reading(collective, forced->name) != nullptr;
+  if ((forced == nullptr || either_way) && has_forecast(facts_) && !rules_are_better(facts_, collective))
     forecast.emplace(collective, facts_, costs_);
   auto row = std::make_unique<Row>();
   for (uint32_t b = 0; b < kBuckets; ++b) {
     Choice& c = (*row)[b];
     c = choose(facts_, collective, bucket_bytes(b), canonical_);
-    if (forced != nullptr) {
-      c.planner = forced;
-    } else if (forecast) {
-      const std::vector<Ranked> ranking = forecast->ranking(bucket_bytes(b));
-      c.planner = pick(ranking, c.planner, [&](const CatalogEntry& e) { return has_class(e, canonical_); });
+    if (forced != nullptr) c.planner = forced;
+    if (forecast) {
+      const Ranked best = pick(forecast->ranking(bucket_bytes(b)), c.planner, [&](const CatalogEntry& e) {
+        return forced != nullptr ? &e == forced : has_class(e, canonical_);
+      });
+      c.planner = best.planner;
+      c.read = best.way == Way::reading;
     }
     if (c.planner->folds_in_rank_order)
       c.in_rank_order = c.planner;

@@ -17,9 +17,6 @@
 
 namespace hocket::select {
 
-// A message of fewer bytes is copied to its slot even where that is not the best for larger ones.
-inline constexpr uint64_t kReadFrom = 16 * 1024;
-
 struct Choice {
   const CatalogEntry* planner = nullptr;
   // The one for operations that are not commutative; null if HOCKET_ALGO asks for one that cannot serve them, or the

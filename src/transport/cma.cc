@@ -1,8 +1,10 @@
 #include "transport/cma.h"
 
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 
@@ -49,6 +51,15 @@ Status try_reading(const ReadProof& proof) {
   if (code == ENOSYS) return error(hktSystemError, "this kernel, or a seccomp filter, has no process_vm_readv");
   // What can be read there is not what the peer has: its number means another process here, or none.
   return error(hktSystemError, "process %d is another one here than there (another PID namespace)", proof.pid);
+}
+
+bool can_be_read(const void* p, uint64_t bytes) {
+  if (bytes == 0) return true;
+  std::array<unsigned char, 2> ends{};
+  const iovec local{ends.data(), ends.size()};
+  auto* const first = static_cast<unsigned char*>(const_cast<void*>(p));  // only read
+  const std::array<iovec, 2> remote{iovec{first, 1}, iovec{first + (bytes - 1), 1}};
+  return process_vm_readv(getpid(), &local, 1, remote.data(), remote.size(), 0) == static_cast<ssize_t>(ends.size());
 }
 
 ReadError::ReadError(FarRank whose, int code)

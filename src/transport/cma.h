@@ -20,6 +20,10 @@ struct ReadProof {
 // Can this process read that? An error says why not, and what to do about it.
 Status try_reading(const ReadProof& proof);
 
+// Can others read [p, p + bytes) of this process as far as this rank's memory goes? Not what a device driver has
+// mapped, such as memory pinned for a GPU. Looks at its ends: a system call.
+bool can_be_read(const void* p, uint64_t bytes);
+
 // A rank in another process.
 struct FarRank {
   int rank = 0;

@@ -36,9 +36,10 @@ constexpr std::array kAlgos = {"two_shot,binomial,direct,flat",
 // Slots that a few thousand floats fill more than once, and that take messages which lie elsewhere.
 constexpr RingGeometry kRings{2, 8 * 1024, 1};
 
-// Trials of all collectives, with counts that make one round and several, messages below and above the size from which
-// they may lie elsewhere. Returns by collective how many messages were not copied by this rank.
-std::array<uint64_t, kCollectives> try_all(Communicator& comm, const Arena& arena) {
+// Trials of all collectives in these buffers (null: in memory of their own), with counts that make one round and
+// several, messages below and above the size from which they may lie elsewhere. Returns by collective how many messages
+// were not copied by this rank.
+std::array<uint64_t, kCollectives> try_all(Communicator& comm, unsigned char* in, unsigned char* out) {
   std::array<uint64_t, kCollectives> without{};
   uint32_t salt = 0;
   for (const Kind& kind : all_kinds()) {
@@ -52,8 +53,8 @@ std::array<uint64_t, kCollectives> try_all(Communicator& comm, const Arena& aren
         t.in_place = in_place;
         t.salt = ++salt;
         t.root = static_cast<int>(salt / 3) % comm.size();
-        t.in_memory = arena.in;
-        t.out_memory = arena.out;
+        t.in_memory = in;
+        t.out_memory = out;
         if (salt % 3 == 1 && reduces(kind.collective)) t.op = hktAvg;
         const uint64_t before = comm.messages_without_copy();
         check_call(comm, t);
@@ -87,7 +88,7 @@ TEST_P(Registered, GivesWhatPrivateMemoryGives) {
       run_world(spec, [&](Communicator& comm, int me) {
         const bool registers = !(GetParam().odd && me % 2 == 1);
         const Arena arena(comm, registers && GetParam().in, registers && GetParam().out);
-        const auto without = try_all(comm, arena);
+        const auto without = try_all(comm, arena.in, arena.out);
         for (uint32_t c = 0; c < kCollectives; ++c) {
           all[c] += without[c];
           if (me == 0) planners[c] = comm.planner(static_cast<Collective>(c), 8192);
@@ -117,6 +118,41 @@ INSTANTIATE_TEST_SUITE_P(All, Registered, testing::ValuesIn(kSides), [](const au
     if (c == ' ') c = '_';
   return name;
 });
+
+// Private memory is read where it lies, if that is asked for: between threads without a system call.
+TEST(PrivateMemory, IsReadWhereItLies) {
+  setenv("HOCKET_PROTO", "cma", 1);
+  for (const char* algo : kAlgos) {
+    for (const int n : {2, 3, 4}) {
+      WorldSpec spec;
+      spec.n = n;
+      spec.transport = "shm";
+      spec.algo = algo;
+      spec.geometry = kRings;
+      std::array<std::atomic<uint64_t>, kCollectives> all{};
+      std::array<const char*, kCollectives> planners{};
+      run_world(spec, [&](Communicator& comm, int me) {
+        const auto without = try_all(comm, nullptr, nullptr);
+        for (uint32_t c = 0; c < kCollectives; ++c) {
+          all[c] += without[c];
+          if (me == 0) planners[c] = comm.planner(static_cast<Collective>(c), 8192);
+        }
+        good(comm.barrier());
+      });
+      for (uint32_t c = 0; c < kCollectives; ++c) {
+        const auto of = static_cast<Collective>(c);
+        const bool several = find_planner(of, planners[c])->info(static_cast<uint32_t>(n), 0).message_blocks > 1;
+        const std::string what = std::string(collective_name(of)) + " " + planners[c] + " of " + std::to_string(n);
+        if (reading(of, planners[c]) == nullptr) {
+          EXPECT_EQ(all[c], 0u) << what;
+        } else if (!several) {
+          EXPECT_GT(all[c], 0u) << what;
+        }
+      }
+    }
+  }
+  unsetenv("HOCKET_PROTO");
+}
 
 // The algorithms of kAlgos leave none out.
 TEST(RegisteredSpecs, HaveEveryPlanner) {
@@ -298,7 +334,7 @@ TEST(RegisteredMemory, IsOfNoConsequenceOverTcp) {
   spec.transport = "tcp";
   run_world(spec, [](Communicator& comm, int) {
     const Arena arena(comm, true, true);
-    try_all(comm, arena);
+    try_all(comm, arena.in, arena.out);
     EXPECT_EQ(comm.messages_without_copy(), 0u);
   });
 }
@@ -313,7 +349,7 @@ TEST(RegisteredMemory, OfSeveralHosts) {
     spec.algo = algo;
     run_world(spec, [](Communicator& comm, int) {
       const Arena arena(comm, true, true);
-      try_all(comm, arena);
+      try_all(comm, arena.in, arena.out);
       good(comm.barrier());
     });
   }
@@ -382,7 +418,7 @@ TEST(RegisteredMemory, GoesTheWayThatIsAskedFor) {
       const uint64_t before = comm.messages_without_copy();
       good(comm.all_reduce(arena.in, arena.out, 3 * 2048 * 4, hktFloat32, hktSum));
       EXPECT_EQ(comm.messages_without_copy() - before, way.all_reduces) << way.protocol;
-      try_all(comm, arena);
+      try_all(comm, arena.in, arena.out);
     });
   }
   unsetenv("HOCKET_PROTO");

@@ -9,7 +9,7 @@ import cli
 from cli import Case, environment, hocket, path_of
 
 COSTS = ["step", "message", "cross", "line", "turn", "near", "mid", "far", "pull", "push", "first", "cache_kib",
-         "outer_kib", "socket", "socket_kib", "wire"]
+         "outer_kib", "socket", "socket_kib", "wire", "fetch", "fetch_kib"]
 
 
 class Explain(Case):
@@ -29,7 +29,8 @@ class Explain(Case):
         self.assertEqual(times, sorted(times))
         self.assertGreaterEqual(times[0], told["lower_bound_us"])
         self.assertGreater(told["lower_bound_us"], 0)
-        chosen = [r["predicted_us"] for r in told["ranking"] if r["planner"] == told["planner"]]
+        chosen = [r["predicted_us"] for r in told["ranking"]
+                  if (r["planner"], r["way"]) == (told["planner"], told["way"])]
         self.assertLessEqual(chosen[0], times[0] * 1.04)
         text = hocket("explain", "all_reduce", "--np", "8", "--bytes", "1M", "--cpus", "2", env=self.env).stdout
         self.assertRegex(text, rf"(?m)^> {told['planner']} ")
@@ -78,7 +79,7 @@ class Explain(Case):
         told = [line for line in run.stdout.splitlines() if line.startswith("# all_reduce: ")]
         self.assertEqual(len(told), len(self.rows(run.stdout)))
         for line in told:
-            self.assertRegex(line, r"^# all_reduce: \w+, predicted \S+ us \(lower bound \S+ us\); then ")
+            self.assertRegex(line, r"^# all_reduce: [\w ]+, predicted \S+ us \(lower bound \S+ us\); then ")
 
 
 class TuneFiles(Case):

@@ -190,8 +190,7 @@ std::string race_pass(const Plan& plan, const ZeroCopyPlanner& z) {
 
 TEST(Exhaustive, race_pass_without_copies) {
   run_all(limits().races, [](const Job& job, const Plan& plan) -> std::string {
-    for (const auto& list :
-         {zero_copy_planners(), reading_planners(), std::span<const ZeroCopyPlanner>(kAlsoProven)})
+    for (const auto& list : {zero_copy_planners(), reading_planners(), std::span<const ZeroCopyPlanner>(kAlsoProven)})
       for (const ZeroCopyPlanner& z : list)
         if (z.collective == job.entry->collective && z.name == job.entry->name)
           if (std::string text = race_pass(plan, z); !text.empty()) return text;

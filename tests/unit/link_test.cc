@@ -45,6 +45,43 @@ class Ring {
 
 constexpr uint32_t kSignature = 77;
 
+// A message that stays in its producer's memory: read from there, which the producer waits for.
+TEST(Link, AMessageMayStayInMemoryThatTheConsumerReads) {
+  const RingGeometry geometry{8, 8192, 4};
+  const std::vector<unsigned char> payload(8192, 0x5a);
+  for (const int32_t process : {Link::kThisProcess, static_cast<int32_t>(getpid())}) {
+    Ring ring(geometry);
+    const Regions regions(2);
+    Regions theirs(2);
+    ring.setup().own = regions.own();
+    ring.setup().theirs = theirs.of(1);
+    EXPECT_FALSE(ring.end().readable());
+    ring.setup().process = process;
+    Link producer = ring.end(), consumer = ring.end();
+    ASSERT_TRUE(producer.readable());
+    producer.push_at(MessagePlace::unmapped(payload.data()), payload.size(), kSignature);
+    EXPECT_FALSE(producer.passed());
+    ASSERT_TRUE(consumer.pop_ready(kSignature));
+    EXPECT_TRUE(consumer.stays(payload.size()));
+    const unsigned char* const at = consumer.pop_begin(payload.size());
+    EXPECT_EQ(at, payload.data());
+    EXPECT_EQ(consumer.fetched(payload.size()), process != Link::kThisProcess);
+    if (consumer.fetched(payload.size())) {
+      std::vector<unsigned char> part(100);
+      consumer.fetch(part.data(), at + 5000, part.size());
+      EXPECT_EQ(part, std::vector<unsigned char>(100, 0x5a));
+    }
+    EXPECT_FALSE(producer.passed());
+    consumer.pop(payload.size());
+    EXPECT_TRUE(producer.passed()) << "at once, not with the next batch";
+    // The next one is in its slot again.
+    producer.push(payload.size(), kSignature);
+    EXPECT_FALSE(consumer.stays(payload.size()));
+    EXPECT_FALSE(consumer.fetched(payload.size()));
+    EXPECT_NE(consumer.pop_begin(payload.size()), payload.data());
+  }
+}
+
 TEST(RingGeometry, SlotsDoNotOverlapAndFitTheRing) {
   const RingGeometry g{8, 256, 2};
   EXPECT_EQ(g.bytes(), RingGeometry::kFirstSlot + 8 * g.stride());

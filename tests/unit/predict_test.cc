@@ -70,11 +70,13 @@ TEST(Predict, EveryPlanEnds) {
         Facts f = machine(n, cpus);
         f.hosts = hosts;
         for (const CatalogEntry& e : catalog()) {
-          const Result<Predictor> p = Predictor::make(e, f, Costs{});
-          ASSERT_TRUE(p.ok()) << p.error().text;
-          for (const uint64_t bytes : {0u, 4096u, 4u << 20}) {
-            EXPECT_NE(p.value().ps(bytes), Predictor::kNever) << e.name;
-            EXPECT_GT(p.value().ps(bytes), 0u) << e.name;
+          for (const Way way : {Way::copying, Way::reading}) {
+            const Result<Predictor> p = Predictor::make(e, f, Costs{}, way);
+            ASSERT_TRUE(p.ok()) << p.error().text;
+            for (const uint64_t bytes : {0u, 4096u, 4u << 20}) {
+              EXPECT_NE(p.value().ps(bytes), Predictor::kNever) << e.name;
+              EXPECT_GT(p.value().ps(bytes), 0u) << e.name;
+            }
           }
         }
       }
@@ -120,6 +122,29 @@ TEST(Forecast, KnowsWhatItShould) {
   Costs dear = c;
   dear.socket *= 100;
   EXPECT_EQ(best(Collective::all_reduce, tcp, dear, 64), "recursive_doubling");
+}
+
+// What a read message costs decides whether any is, and where nobody may read nothing is.
+TEST(Forecast, ReadsWhereThatCostsLess) {
+  Costs cheap, dear;
+  cheap.fetch = cheap.fetch_kib = 1000;
+  dear.fetch_kib = 100 * dear.fetch_kib;
+  for (const uint32_t n : {2u, 4u}) {
+    Facts f = machine(n, n);  // a CPU each
+    for (const bool readable : {false, true}) {
+      f.readable = readable;
+      for (const Collective of : {Collective::broadcast, Collective::all_gather, Collective::all_to_all}) {
+        for (const Costs& costs : {cheap, dear}) {
+          for (const char* algo : {"", "direct,binomial"}) {
+            auto table = build(f, costs, algo);
+            ASSERT_TRUE(table.ok()) << table.error().text;
+            EXPECT_EQ(lookup(*table, of, 4 << 20).read, readable && costs == cheap) << collective_name(of) << algo;
+            EXPECT_FALSE(lookup(*table, of, 4096).read) << "messages too small for it";
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(Forecast, IsThereForOneMachine) {

@@ -41,6 +41,8 @@ Result<select::Grounds> grounds_here(const ExplainFlags& f) {
   static constexpr std::string_view kClasses[] = {"R1", "R2", "R3", "R4"};
   HKT_ASSIGN(const std::string determinism, env::get_choice("HOCKET_DETERMINISM", "R1", kClasses));
   const bool tcp = f.transport == "tcp";
+  static constexpr std::string_view kCma[] = {"auto", "0", "1"};
+  HKT_ASSIGN(const std::string cma, env::get_choice("HOCKET_CMA", "auto", kCma));
   const RingGeometry g = geometry_for(static_cast<int>(f.np), tcp ? Memory::apart : Memory::shared);
   const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
   select::Grounds all;
@@ -48,6 +50,7 @@ Result<select::Grounds> grounds_here(const ExplainFlags& f) {
   all.facts.hosts = tcp ? f.np : 1;
   all.facts.cpus = f.cpus != 0 ? f.cpus : usable_cpus({cpu_share()});
   all.facts.oversubscribed = f.np > all.facts.cpus;
+  all.facts.readable = !tcp && cma != "0";
   all.facts.slot_bytes = g.slot_bytes;
   all.facts.depth = g.depth;
   all.facts.cache_bytes = cache > 0 ? static_cast<uint64_t>(cache) : 0;
@@ -69,9 +72,9 @@ void print_text(const select::Grounds& g, Collective collective, uint64_t bytes,
   }
   std::printf("  %-20s %12s %14s\n", "planner", "predicted us", "/ lower bound");
   for (const select::Ranked& r : e.ranking)
-    std::printf("%c %-20s %12.2f %14.2f%s\n", r.planner == e.chosen ? '>' : ' ', r.planner->name, us(r.ps),
+    std::printf("%c %-20s %12.2f %14.2f%s\n", e.is_chosen(r) ? '>' : ' ', select::name_of(r).c_str(), us(r.ps),
                 static_cast<double>(r.ps) / static_cast<double>(std::max<uint64_t>(e.bound_ps, 1)),
-                r.planner == e.chosen && e.forced ? "  by HOCKET_ALGO" : "");
+                e.is_chosen(r) && e.forced ? "  by HOCKET_ALGO" : "");
   std::printf("  %-20s %12.2f  %s\n", "lower bound", us(e.bound_ps),
               g.facts.hosts == 1 ? "a message's way; every input read once, every output written once"
                                  : "a message's way; the least that the ranks have to send");
@@ -84,12 +87,15 @@ void print_json(const select::Grounds& g, Collective collective, uint64_t bytes,
                              {"cpus", g.facts.cpus},
                              {"groups", g.facts.hosts},
                              {"planner", e.chosen->name},
+                             {"way", e.way == select::Way::reading ? "reading" : "copying"},
                              {"forced", e.forced},
                              {"forecast", !e.ranking.empty()},
                              {"lower_bound_us", us(e.bound_ps)},
                              {"ranking", nlohmann::ordered_json::array()}};
   for (const select::Ranked& r : e.ranking)
-    all["ranking"].push_back({{"planner", r.planner->name}, {"predicted_us", us(r.ps)}});
+    all["ranking"].push_back({{"planner", r.planner->name},
+                              {"way", r.way == select::Way::reading ? "reading" : "copying"},
+                              {"predicted_us", us(r.ps)}});
   std::printf("%s\n", all.dump(1).c_str());
 }
 

@@ -87,6 +87,7 @@ class TuneRank {
     hktComm_t& comm = comms_[planner];
     if (comm != nullptr) return comm;
     setenv("HOCKET_ALGO", planner.c_str(), 1);
+    setenv("HOCKET_PROTO", "slot", 1);  // what the model is fitted to
     const std::string url = env::get("HOCKET_INIT").value_or("") + "." + planner + "?rank=" + std::to_string(rank_) +
                             "&world_size=" + std::to_string(group_.np);
     hktConfig_t config = HKT_CONFIG_INITIALIZER;

@@ -27,12 +27,12 @@ inline constexpr RingGeometry kSmallRing{8, 768, 4};
 
 // The ranks of one host and one communicator, equal on all of them but for my_rank, process_token and log.
 struct GroupConfig {
-  std::vector<int> ranks;        // global ranks, ascending; ranks[0] leads
-  int my_rank = 0;               // one of them
-  uint64_t nonce = 0;            // random, secret to the job's user, another one for each communicator
-  uint64_t process_token = 0;    // random, made once per process, not 0: equal tokens mean one process
-  std::vector<uint64_t> tokens;  // process token of each rank, by index in `ranks`
-  std::vector<int> seats;        // place of each rank in the File, by index in `ranks`; empty: the index itself
+  std::vector<int> ranks;          // global ranks, ascending; ranks[0] leads
+  int my_rank = 0;                 // one of them
+  uint64_t nonce = 0;              // random, secret to the job's user, another one for each communicator
+  uint64_t process_token = 0;      // random, made once per process, not 0: equal tokens mean one process
+  std::vector<uint64_t> tokens;    // process token of each rank, by index in `ranks`
+  std::vector<int> seats;          // place of each rank in the File, by index in `ranks`; empty: the index itself
   std::vector<int32_t> processes;  // of each rank, by index in `ranks`, as Link::Setup has them; empty: unreadable
   RingGeometry geometry;
   uint16_t tags = 1;        // links per ordered pair of ranks
