@@ -82,7 +82,7 @@ class MeshStream : public Scheme {
                SIZE_MAX),
         rank_(static_cast<size_t>(rank)),
         chunk_(chunk) {
-    for (const int end : ends) peers_.push_back({Duplex(end, chunk, Waiting::poll), end, 0, 0, 0, {}});
+    for (const int end : ends) peers_.push_back({Duplex(end, chunk, Waiting::poll), end, 0, 0, 0, 0, {}});
     for (Peer& p : peers_) p.landing.resize(chunk / sizeof(float));
   }
 
@@ -103,6 +103,7 @@ class MeshStream : public Scheme {
         const long m = receive(p, ready);
         if (m < 0) return false;
         moved = moved || m > 0;
+        peers_[p].limit = ready;
         ready = std::min(ready, peers_[p].added);
       }
       polls.clear();
@@ -113,8 +114,9 @@ class MeshStream : public Scheme {
         moved = moved || m > 0;
         const size_t inputs = bytes_of(p), all = bytes_of(rank_);
         const bool sends = peers_[p].sent < inputs + ready, receives = peers_[p].received < inputs + all;
+        const bool waits = receives && (peers_[p].received >= all || peers_[p].received < peers_[p].limit);
         done = done && peers_[p].sent == inputs + all && !receives;
-        polls.push_back({peers_[p].end, static_cast<short>((sends ? POLLOUT : 0) | (receives ? POLLIN : 0)), 0});
+        polls.push_back({peers_[p].end, static_cast<short>((sends ? POLLOUT : 0) | (waits ? POLLIN : 0)), 0});
       }
       if (done) return true;
       if (!moved && poll(polls.data(), polls.size(), -1) < 0 && errno != EINTR) return failed("poll");
@@ -126,6 +128,7 @@ class MeshStream : public Scheme {
     Duplex duplex;
     int end;
     size_t sent, received, added;  // bytes
+    size_t limit;                  // to which its contributions may be added now
     std::vector<float> landing;
   };
   size_t bytes_of(size_t p) const { return (begin_[p + 1] - begin_[p]) * sizeof(float); }

@@ -69,8 +69,8 @@ class Launch:
 
 
 def settings_of(party, transport):
-    if transport == "netns":  # launchers take each namespace for a host of its own, and would bind all to its first CPU
-        return [Setting(False, None)]
+    if transport == "netns":  # where ranks are dealt to the CPUs without their launchers, see between_hosts
+        return [Setting(True, None)]
     has_cma = party in ("openmpi", "mpich") and transport == "shm"
     return [Setting(bound, cma) for bound in (True, False) for cma in ((True, False) if has_cma else (None,))]
 
@@ -96,14 +96,18 @@ def launch_of(party, place, setting, machine, build):
         hosts = ["--hosts", ",".join(HOSTS)] if transport == "netns" else []
         return Launch([f"{VENV}/bin/python", "bench/peers/gloo_driver.py", "--np", str(ranks), *pins, *hosts])
     if transport == "netns":
-        return between_hosts(party, ranks, crowded)
+        return between_hosts(party, ranks, machine, crowded)
     unit = "core" if crowded or ranks <= machine.cores else "hwthread"
     make = openmpi_launch if party == "openmpi" else mpich_launch
     return make(transport, ranks, setting, unit, crowded)
 
 
-def between_hosts(party, ranks, crowded):
-    """An MPI whose ranks are dealt to network namespaces in turns, started from the first of them."""
+def between_hosts(party, ranks, machine, crowded):
+    """An MPI whose ranks are dealt to network namespaces in turns, started from the first of them. Launchers take each
+    for a host of its own, and would bind the ranks of all of them to its first CPU."""
+    cpus = ",".join(str(cpu) for cpu in machine.cpus)
+    place = f"$((${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} % {len(machine.cpus)} + 1))"
+    bound = ["sh", "-c", f'exec taskset -c "$(echo {cpus} | cut -d, -f{place})" "$0" "$@"']
     agent = str(ROOT / "tests/tools/netns-rsh.sh")
     if party == "openmpi":
         hosts = ",".join(f"{host}:{-(-ranks // len(HOSTS))}" for host in HOSTS)
@@ -113,7 +117,7 @@ def between_hosts(party, ranks, crowded):
         if crowded:
             argv += ["--mca", "mpi_yield_when_idle", "1"]
         env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        return Launch([*argv, f"{MPI_BUILD}/mpi_driver_openmpi"], env, control=True)
+        return Launch([*argv, *bound, f"{MPI_BUILD}/mpi_driver_openmpi"], env, control=True)
     argv = ["on", HOSTS[0], "mpirun.mpich", "-n", str(ranks), "-hosts", ",".join(HOSTS), "-ppn", "1", "-bind-to", "none"]
     argv += ["-launcher", "rsh", "-launcher-exec", agent, "-iface", "eth0"]
     env = {
@@ -123,7 +127,7 @@ def between_hosts(party, ranks, crowded):
         "FI_PROVIDER": "tcp",
         "FI_TCP_IFACE": "eth0",
     }
-    return Launch([*argv, f"{MPI_BUILD}/mpi_driver_mpich"], env, control=True)
+    return Launch([*argv, *bound, f"{MPI_BUILD}/mpi_driver_mpich"], env, control=True)
 
 
 def openmpi_launch(transport, ranks, setting, unit, crowded):
