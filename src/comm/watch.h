@@ -62,7 +62,7 @@ class Watch final : public Supervisor {
   [[nodiscard]] Error failed_meanwhile() const HKT_EXCLUDES(mutex_);
 
   // --- any thread
-  bool failed() const { return code_.load(std::memory_order_relaxed) != hktSuccess; }
+  bool failed() const { return code_.load(std::memory_order_acquire) != hktSuccess; }
   Code code() const { return code_.load(std::memory_order_acquire); }
   void abort();
 

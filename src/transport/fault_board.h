@@ -1,5 +1,5 @@
 // FaultBoard: the one fault of a group of ranks, in memory that all of them map. The first to post wins; everybody
-// reads the same fault. Any thread, any process; nothing blocks. All-zero memory is an empty board.
+// reads the same fault. Any thread, any process. All-zero memory is an empty board.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <thread>
 
+#include "base/deadline.h"
 #include "transport/transport.h"
 
 namespace hocket {
@@ -17,10 +19,15 @@ class alignas(64) FaultBoard {
  public:
   static constexpr size_t kText = 200;
 
-  // False: another fault was first (or is being written this moment).
+  // False: another fault was first. Either way there is one to read when this returns, unless the process that was
+  // first has died while it wrote: that is waited for no longer than kPatienceMs.
   bool post(const Fault& fault) {
     uint32_t empty = kEmpty;
-    if (!state_.compare_exchange_strong(empty, kWriting, std::memory_order_relaxed)) return false;
+    if (!state_.compare_exchange_strong(empty, kWriting, std::memory_order_relaxed)) {
+      const Deadline deadline = Deadline::in_ms(kPatienceMs);
+      while (state_.load(std::memory_order_acquire) == kWriting && !deadline.passed()) std::this_thread::yield();
+      return false;
+    }
     code_ = static_cast<int32_t>(fault.code);
     rank_ = fault.rank;
     call_ = fault.call;
@@ -37,6 +44,7 @@ class alignas(64) FaultBoard {
   }
 
  private:
+  static constexpr int kPatienceMs = 100;
   static constexpr uint32_t kEmpty = 0, kWriting = 1, kPosted = 2;
   std::atomic<uint32_t> state_{kEmpty};
   int32_t code_ = 0;

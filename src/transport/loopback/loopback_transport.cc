@@ -89,7 +89,7 @@ std::optional<Fault> LoopbackTransport::fault() {
     if (peer == rank_) continue;
     if (fabric_->rank_of(peer).dead.load(std::memory_order_acquire)) {
       fabric_->post(Fault{hktRemoteError, peer, 0, format("rank %d has ended", peer)});
-      found_ = fabric_->board_.read();  // whoever posted first is believed; still being written: next time
+      found_ = fabric_->board_.read();  // whoever posted first is believed
       return found_;
     }
     for (const auto& [from, to] : {std::pair(rank_, peer), std::pair(peer, rank_)})

@@ -81,7 +81,7 @@ std::optional<Fault> ShmTransport::fault() {
     cursor_ = (cursor_ + 1) % segment_->ranks();
     if (index == me_ || segment_->presence(index) != Segment::Presence::dead) continue;
     raise(ended(index));
-    // Whoever raised first is believed; a rank that is still writing its fault has most likely found the same.
+    // Whoever raised first is believed, unless it has died in the middle of it.
     const std::optional<Fault> posted = segment_->header().faults.read();
     found_ = posted ? posted : ended(index);
     return found_;
