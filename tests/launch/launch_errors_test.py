@@ -105,6 +105,12 @@ class Errors(Case):
         self.all_fail([self.start(0, 3, port), self.start(1, 3, port), self.start(2, 4, port)],
                       "rank 2", "give all the same WORLD_SIZE")
 
+    def test_a_range_with_too_few_ports(self):
+        port = free_port()
+        jobs = [self.start(r, 3, port, HOCKET_TRANSPORT="tcp", HOCKET_PORT_RANGE="21600-21601,21603") for r in range(3)]
+        self.all_fail(jobs, "HOCKET_PORT_RANGE=21600-21601,21603 has 3 ports, but a host with 3 ranks needs 4: one for each, and "
+                            "one for the ranks to meet: give it more")
+
     def test_a_port_that_another_program_has(self):
         with socket.create_server(("127.0.0.1", 0)) as holder:
             port = holder.getsockname()[1]

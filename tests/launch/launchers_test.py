@@ -73,6 +73,14 @@ class Slurm(Case):
     def test_block(self):
         self.good(*self.slurm(2, "-N", "2", "-n", "4"), nranks=4)
 
+    def test_ports_of_the_job(self):
+        """Rank 0 listens where HOCKET_PORT_RANGE says, and is looked for there."""
+        command = self.slurm(2, "-N", "2", "-n", "4")
+        self.good(*command, nranks=4, HOCKET_PORT_RANGE="21000-21009", HOCKET_TRANSPORT="tcp")
+        run = self.run_command(*command, HOCKET_PORT_RANGE="21000-20000")
+        self.assertNotEqual(run.returncode, 0)
+        self.assertEqual(run.stderr.count("HOCKET_PORT_RANGE is '21000-20000': set it to ports such as"), 4, run.stderr)
+
     def test_cyclic_and_twice(self):
         self.good(*self.slurm(2, "-N", "2", "-n", "4", "-m", "cyclic"), "--rounds", "2", nranks=4, rounds=2)
 

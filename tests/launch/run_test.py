@@ -78,6 +78,19 @@ class Run(Case):
         self.assertIn("hocket: restart 1 of 1\n", run.stderr)
         self.assertEqual(run.stdout.count("good, restart 1"), 4)
 
+    def test_the_example_goes_on_where_its_checkpoint_is(self):
+        """Rank 1 crashes at step 3: the result is that of a run without a crash, and steps 0 to 2 are not done again."""
+        for more, begin, restarts in (((), 0, 0), (("3",), 3, 1)):
+            file = self.folder / f"model{begin}"
+            run = self.run_command(*self.hocket("--no-prefix", "--np", "4", "--max-restarts", "1", "--",
+                                                launch.BIN / "example_checkpoint", file, *more))
+            # Each step multiplies by 1 + (1 + 2 + 3 + 4).
+            self.assertEqual((run.returncode, sorted(run.stdout.splitlines())),
+                             (0, [f"rank {r} of 4: steps {begin} to 9, model {11 ** 10}" for r in range(4)]), run.stderr)
+            self.assertEqual(run.stderr.count("rank 1 was ended by signal 9 (Killed)"), restarts)
+            self.assertEqual(run.stderr.count("hocket: restart 1 of 1\n"), restarts)
+        self.assertEqual((self.folder / "model3").read_text(), f"10 {11 ** 10}.000000\n")
+
     def test_the_first_failure_is_the_status_and_shows_its_last_lines(self):
         run = self.run_command(*self.hocket("--np", "3", "--", "sh", "-c",
                                             'for i in $(seq 20); do echo line $i; done; [ $RANK = 1 ] && exit 7; sleep 60'))

@@ -6,13 +6,17 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "base/network_env.h"
 #include "base/result.h"
 #include "base/socket.h"
 #include "base/text.h"
@@ -384,6 +388,54 @@ TEST(Descriptors, OutOfDescriptorsNamesTheLimitAndTheFix) {
   EXPECT_EQ(made.error().code, hktSystemError);
   EXPECT_TRUE(contains(made.error().text, "no file descriptor left (the limit is 0)")) << made.error().text;
   EXPECT_TRUE(contains(made.error().text, "ulimit -n 4096")) << made.error().text;
+}
+
+TEST(Ports, OfARangeAndHowManyItHolds) {
+  std::map<std::string, std::string> variables;
+  const Lookup lookup = [&](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+  EXPECT_TRUE(port_ranges(lookup)->ranges.empty());
+  EXPECT_TRUE(check_enough(*port_ranges(lookup), 1000));  // any port that is free
+  variables["HCCL_IF_BASE_PORT"] = "7000";
+  EXPECT_EQ(port_ranges(lookup)->size(), 32u);
+  variables["HCCL_HOST_SOCKET_PORT_RANGE"] = "80";
+  EXPECT_EQ(port_ranges(lookup)->origin, "HCCL_HOST_SOCKET_PORT_RANGE=80");
+  variables["HOCKET_PORT_RANGE"] = "100-102,200,300-301";
+  Result<PortRanges> ports = port_ranges(lookup);
+  ASSERT_TRUE(ports);
+  ASSERT_EQ(ports->size(), 6u);
+  std::vector<int> all;
+  for (size_t i = 0; i < ports->size(); ++i) all.push_back(ports->port(i));
+  EXPECT_EQ(all, (std::vector<int>{100, 101, 102, 200, 300, 301}));
+  EXPECT_TRUE(check_enough(*ports, 5));
+  const Status few = check_enough(*ports, 6);
+  ASSERT_FALSE(few);
+  EXPECT_EQ(few.error().code, hktInvalidUsage);
+  EXPECT_EQ(few.error().text,
+            "HOCKET_PORT_RANGE=100-102,200,300-301 has 6 ports, but a host with 6 ranks needs 7: one for each, and one "
+            "for the ranks to meet: give it more");
+  variables["HOCKET_PORT_RANGE"] = "100-";
+  EXPECT_FALSE(port_ranges(lookup));
+}
+
+TEST(Ports, OneThatAConnectionMayHoldIsSaidWhereItIsTaken) {
+  auto holder = listen_on(Address::loopback(Family::v4, 0));
+  ASSERT_TRUE(holder);
+  auto at = local_address(holder->get());
+  ASSERT_TRUE(at);
+  const OutgoingPorts outgoing = OutgoingPorts::read();
+  EXPECT_FALSE(outgoing.has(80));
+  const auto again = listen_on(*at);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, hktInvalidUsage);
+  // The system gives port 0 one of those that it gives to connections.
+  ASSERT_TRUE(outgoing.has(at->port()));
+  EXPECT_TRUE(contains(again.error().text, "the port is taken by another process: end it")) << again.error().text;
+  EXPECT_TRUE(
+      contains(again.error().text, "the system takes the ports " + outgoing.text() + " for outgoing connections"))
+      << again.error().text;
 }
 
 TEST(Fd, OwnsItsDescriptor) {

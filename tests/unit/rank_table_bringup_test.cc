@@ -7,9 +7,11 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -312,6 +314,91 @@ TEST(RankTableBringUp, ABrokenTableIsNamedOnEveryRank) {
       "rank table " + table.path() +
           ":1:59: server_count: found 2, expected 1, as many as are listed, fix: write the "
           "number of entries, or complete the list [wrong-count]; and 1 more: `hocket ranktable lint` lists them");
+}
+
+// What is wrong with one process of three that does not even know its rank: its table, or its variables.
+struct Fault {
+  const char* kind;
+  std::function<void(const std::string& copy, std::string text, Variables& mine)> make;
+};
+
+Fault text_fault(const char* kind, const std::string& from, const std::string& to) {
+  return {kind, [from, to](const std::string& copy, std::string text, Variables&) {
+            const size_t at = text.find(from);
+            ASSERT_NE(at, std::string::npos) << from;
+            std::ofstream(copy) << text.replace(at, from.size(), to);
+          }};
+}
+
+Fault variable_fault(const char* kind, const char* name, const char* value) {
+  return {kind, [name, value](const std::string& copy, const std::string& text, Variables& mine) {
+            std::ofstream(copy) << text;
+            mine[name] = value;
+            if (*value == '\0') mine.erase(name);
+          }};
+}
+
+std::vector<Fault> faults() {
+  return {
+      {"unreadable-file", [](const std::string&, const std::string&, Variables&) {}},
+      {"symbolic-link", [](const std::string& copy, const std::string&,
+                           Variables& mine) { std::filesystem::create_symlink(mine["RANK_TABLE_FILE"], copy); }},
+      {"empty-file", [](const std::string& copy, const std::string&, Variables&) { std::ofstream file(copy); }},
+      {"truncated-file", [](const std::string& copy, const std::string& text,
+                            Variables&) { std::ofstream(copy) << text.substr(0, text.size() / 2); }},
+      text_fault("not-json", "{\"device_id\": \"5\"", "// the second\n{\"device_id\": \"5\""),
+      text_fault("missing-field", "\"server_count\": \"1\", ", ""),
+      text_fault("wrong-count", "\"server_count\": \"1\"", "\"server_count\": \"2\""),
+      text_fault("duplicate-device", "\"device_id\": \"5\"", "\"device_id\": \"4\""),
+      text_fault("duplicate-rank", "\"rank_id\": \"2\"", "\"rank_id\": \"1\""),
+      text_fault("rank-gap", "\"rank_id\": \"2\"", "\"rank_id\": \"3\""),
+      text_fault("bad-address", "\"device_id\": \"5\"", "\"device_id\": \"5\", \"device_ip\": \"-.-.-.-\""),
+      text_fault("bad-address", "127.0.0.1", "192.168.200.1000"),
+      {"interleaved-ranks",
+       [](const std::string& copy, const std::string&, Variables&) {
+         std::ofstream(copy) << R"({"status": "completed", "version": "1.0", "server_count": "2", "server_list": [
+                {"server_id": "s", "host_ip": "198.51.100.1", "device": [{"device_id": "0", "rank_id": "0"},
+                                                                         {"device_id": "1", "rank_id": "2"}]},
+                {"server_id": "t", "host_ip": "198.51.100.2", "device": [{"device_id": "0", "rank_id": "1"}]}]})";
+       }},
+      {"stale-version",
+       [](const std::string& copy, const std::string&, Variables&) {
+         std::ofstream(copy) << R"({"version": "1.0", "status": "completed", "rank_count": 3, "rank_list": []})";
+       }},
+      variable_fault("rank-id-not-set", "RANK_ID", ""),
+      variable_fault("rank-not-in-table", "RANK_ID", "3"),
+      variable_fault("two-tables", "MINDSPORE_HCCL_CONFIG_PATH", "/another"),
+  };
+}
+
+TEST(RankTableBringUp, OneOfThreeThatCannotComeSaysWhyAndTheOthersNameIt) {
+  const std::vector<Fault> all = faults();
+  std::vector<std::unique_ptr<Table>> tables;
+  std::set<int> ports;
+  while (tables.size() < all.size()) {
+    auto table = std::make_unique<Table>(3);
+    if (ports.insert(table->port()).second) tables.push_back(std::move(table));
+  }
+  std::vector<std::vector<std::string>> errors(all.size());
+  // All jobs at the same time: each waits for its deadline.
+  std::vector<std::thread> jobs;
+  for (size_t i = 0; i < all.size(); ++i) {
+    jobs.emplace_back([&, i]() {
+      const Table& table = *tables[i];
+      const std::string copy = table.path() + ".copy";
+      std::vector<Variables> ranks = table.ranks(3);
+      all[i].make(copy, table.text(), ranks[1]);
+      ranks[1]["RANK_TABLE_FILE"] = copy;
+      errors[i] = run(ranks, 3000);
+      std::filesystem::remove(copy);
+    });
+  }
+  for (std::thread& job : jobs) job.join();
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_TRUE(contains(errors[i][1], std::string("[") + all[i].kind)) << all[i].kind << ": " << errors[i][1];
+    for (const size_t r : {0u, 2u})
+      EXPECT_TRUE(contains(errors[i][r], "rank 1 of 3 did not come within 3 s")) << all[i].kind << ": " << errors[i][r];
+  }
 }
 
 TEST(RankTableBringUp, AnAddressThatIsNotOfThisHost) {

@@ -91,8 +91,8 @@ Status take_nnodes(const std::string& text, Plan& plan) {
 }
 
 // A port for each rank, and one to meet at, on every host.
-Status check_ports(const Plan& plan) {
-  HKT_ASSIGN(const PortRanges ports, port_ranges());
+Status check_ports(const Plan& plan, const Environment& environment) {
+  HKT_ASSIGN(const PortRanges ports, port_ranges(environment));
   if (plan.hosts.size() < 2) return {};
   for (const Plan::Host& host : plan.hosts) HKT_TRY(check_enough(ports, static_cast<size_t>(host.ranks)));
   return {};
@@ -130,7 +130,7 @@ Result<Plan> make_plan(const RunFlags& f, const Environment& environment) {
   }
   plan.min_hosts = plan.max_hosts = plan.hosts.size();
   if (!f.nnodes.empty()) HKT_TRY(take_nnodes(f.nnodes, plan));
-  HKT_TRY(check_ports(plan));
+  HKT_TRY(check_ports(plan, environment));
   return plan;
 }
 

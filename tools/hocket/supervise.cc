@@ -14,6 +14,7 @@
 #include <deque>
 #include <fstream>
 #include <optional>
+#include <string_view>
 
 #include "base/deadline.h"
 #include "base/socket.h"
@@ -46,11 +47,12 @@ struct Told {
   std::optional<int> failed;  // the status of the first rank there that failed: the part itself has not ended yet
   std::optional<int> ended;
 
-  void take(const std::string& word) {
-    const size_t space = word.find(' ');
-    const auto status = parse_int(word.substr(std::min(space, word.size() - 1) + 1));
+  void take(const std::string& words) {
+    const size_t space = words.find(' ');
+    if (space == std::string::npos) return;
+    const auto status = parse_int(words.substr(space + 1));
     if (!status || *status < 0 || *status > 255) return;
-    const std::string what = word.substr(0, space);
+    const std::string what = words.substr(0, space);
     if (what == "begun") begun = true;
     if (what == "failed") failed = static_cast<int>(*status);
     if (what == "ended") ended = static_cast<int>(*status);
@@ -89,10 +91,11 @@ class Output {
  private:
   // The mark need not be at the beginning: ssh may have begun a line of its own.
   void line(size_t size, std::deque<std::string>& last, Told& told) {
-    const size_t at = mark_.empty() ? std::string::npos : rest_.find(mark_);
-    if (at >= size) return emit(size, last);
-    told.take(rest_.substr(at + mark_.size() + 1, size - at - mark_.size() - 2));
-    rest_.erase(at, size - at - 1);
+    const std::string_view text = std::string_view(rest_).substr(0, size - 1);
+    const size_t at = mark_.empty() ? std::string_view::npos : text.find(mark_ + " ");
+    if (at == std::string_view::npos) return emit(size, last);
+    told.take(std::string(text.substr(at + mark_.size() + 1)));
+    rest_.erase(at, text.size() - at);
     if (at > 0) return emit(at + 1, last);
     rest_.erase(0, 1);
   }
@@ -124,6 +127,7 @@ struct Running {
   Fd file;
   Told told;
   bool told_of = false;  // its failure has been acted upon
+  bool lost = false;     // a part that had not told its end when what runs it was over
   std::vector<Output> outputs;
   std::deque<std::string> last;
 };
@@ -404,7 +408,9 @@ void Supervisor::reap() {
     } else if (at->told.ended) {
       if (*at->told.ended != 0) failed(*at, *at->told.ended, format("ended with status %d", *at->told.ended));
     } else {
-      // Whatever the status: what runs the part there is not the part.
+      // Whatever the status: what runs the part there is not the part. It may still speak, but nobody reaches it any
+      // more.
+      at->lost = true;
       failed(*at, code == 0 ? 1 : code,
              format(at->told.begun ? "was lost while its ranks ran (%s %s)" : "could not be brought to start (%s %s)",
                     at->child->command.front().c_str(), how.c_str()));
@@ -451,7 +457,7 @@ JobEnd Supervisor::run() {
   }
   kill_all();
   for (size_t i = 0; i < running_.size(); ++i)
-    if (running_[i].child->leash && !running_[i].told.ended) end_.lost.push_back(static_cast<int>(i));
+    if (running_[i].lost) end_.lost.push_back(static_cast<int>(i));
   return end_;
 }
 
