@@ -45,9 +45,9 @@ struct Costs {
   uint64_t outer_kib = 51'000;  // a CPU's part of what is beyond
   uint64_t socket = 2'300'000;  // a message over TCP, for each end; also what a look at the sockets costs in a turn
   uint64_t socket_kib = 105'000;
-  uint64_t wire = 50'000;       // until it is there: on loopback
-  uint64_t fetch = 400'000;     // a part of a message read from another rank's memory, a system call
-  uint64_t fetch_kib = 85'000;  // a KiB of it from another CPU
+  uint64_t wire = 50'000;        // until it is there: on loopback
+  uint64_t fetch = 800'000;      // a message read from another rank's memory, a system call
+  uint64_t fetch_kib = 125'000;  // a KiB of it from another CPU
 
   friend bool operator==(const Costs&, const Costs&) = default;
 };

@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
 constexpr uint64_t kTells = 33;           // the forecast tells times apart that differ by a 33rd, 3 %
+constexpr uint64_t kReadGain = 4;         // reading has to be faster by a quarter: its costs are the least certain ones
 constexpr uint64_t kLearnFrom = 1 * KiB;  // below, a message is a line or a few, which are better in the cache
 
 // The rules for where there is no forecast, which also decide between planners that it takes for equal. Their reasons
@@ -149,22 +150,37 @@ Error not_canonical(const CatalogEntry& forced, hktDeterminism_t determinism) {
                collective_name(forced.collective), forced.name, static_cast<int>(determinism), others.c_str());
 }
 
-// The fastest of the ranking that `may` be taken; `usual`, if it is not slower than that by more than the forecast can
-// tell, or nothing else may. Of its two ways the copying one, by the same measure.
+// The fastest of the ranking that `may` be taken and copies; `usual`, if it is not slower than that by more than the
+// forecast can tell, or nothing else may.
 template <class May>
-Ranked pick(const std::vector<Ranked>& ranking, const CatalogEntry* usual, May&& may) {
-  Ranked best;
+const CatalogEntry* pick(const std::vector<Ranked>& ranking, const CatalogEntry* usual, May&& may) {
+  uint64_t least = 0;
+  const CatalogEntry* best = nullptr;
+  for (const Ranked& r : ranking) {
+    if (r.way != Way::copying || !may(*r.planner)) continue;
+    if (best == nullptr) {
+      best = r.planner;
+      least = r.ps;
+    }
+    if (r.planner == usual && r.ps - least <= least / kTells) return usual;
+  }
+  return best != nullptr ? best : usual;
+}
+
+// The fastest that `may` be taken and reads, if all that copy are slower by so much that it is worth it; else null.
+template <class May>
+const CatalogEntry* pick_reading(const std::vector<Ranked>& ranking, May&& may) {
+  const Ranked* reads = nullptr;
   for (const Ranked& r : ranking) {
     if (!may(*r.planner)) continue;
-    if (best.planner == nullptr) best = r;
-    const bool preferred = r.planner == usual && (best.planner != usual || r.way == Way::copying);
-    if (preferred && r.ps - best.ps <= best.ps / kTells) best = {usual, best.ps, r.way};
+    if (r.way == Way::reading) {
+      if (reads == nullptr) reads = &r;
+      continue;
+    }
+    // The fastest of those that copy.
+    return reads != nullptr && r.ps - reads->ps >= reads->ps / kReadGain ? reads->planner : nullptr;
   }
-  if (best.planner == nullptr) best.planner = usual;
-  for (const Ranked& r : ranking)
-    if (r.planner == best.planner && r.way == Way::copying && r.ps <= best.ps + best.ps / kTells)
-      best.way = Way::copying;
-  return best;
+  return nullptr;
 }
 
 // Planners of several collectives may share a name.
@@ -218,11 +234,13 @@ void Table::make(Collective collective) {
     c = choose(facts_, collective, bucket_bytes(b), canonical_);
     if (forced != nullptr) c.planner = forced;
     if (forecast) {
-      const Ranked best = pick(forecast->ranking(bucket_bytes(b)), c.planner, [&](const CatalogEntry& e) {
+      const std::vector<Ranked> ranking = forecast->ranking(bucket_bytes(b));
+      const auto may = [&](const CatalogEntry& e) {
         return forced != nullptr ? &e == forced : has_class(e, canonical_);
-      });
-      c.planner = best.planner;
-      c.read = best.way == Way::reading;
+      };
+      const CatalogEntry* const reads = pick_reading(ranking, may);
+      c.planner = reads != nullptr ? reads : pick(ranking, c.planner, may);
+      c.read = reads != nullptr;
     }
     if (c.planner->folds_in_rank_order)
       c.in_rank_order = c.planner;

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <string>
 
 #include "algorithms/catalog.h"
@@ -73,39 +74,56 @@ ZeroCopy as_forced(const ZeroCopy& way) {
   return way.only(protocol == "auto" || protocol == "mapped", protocol == "auto" || protocol == "direct");
 }
 
+// What the ranks of a world have done of each collective, all together.
+struct Tally {
+  std::array<std::atomic<uint64_t>, kCollectives> without{};  // messages that were not copied
+  std::array<const char*, kCollectives> planners{};
+
+  std::string what(Collective of, int n) const {
+    return std::string(collective_name(of)) + " " + planner(of) + " of " + std::to_string(n);
+  }
+  const char* planner(Collective of) const { return planners[static_cast<size_t>(of)]; }
+  // Messages of several blocks are copied, which some planners of few ranks have nothing else than.
+  bool several(Collective of, int n) const {
+    return find_planner(of, planner(of))->info(static_cast<uint32_t>(n), 0).message_blocks > 1;
+  }
+};
+
+using Counts = std::array<uint64_t, kCollectives>;
+void tally(const char* algo, int n, Tally& all, const std::function<Counts(Communicator&, int)>& trials) {
+  WorldSpec spec;
+  spec.n = n;
+  spec.transport = "shm";
+  spec.algo = algo;
+  spec.geometry = kRings;
+  run_world(spec, [&](Communicator& comm, int me) {
+    const Counts without = trials(comm, me);
+    for (uint32_t c = 0; c < kCollectives; ++c) {
+      all.without[c] += without[c];
+      if (me == 0) all.planners[c] = comm.planner(static_cast<Collective>(c), 8192);
+    }
+    good(comm.barrier());
+  });
+}
+
 class Registered : public testing::TestWithParam<Side> {};
 
 TEST_P(Registered, GivesWhatPrivateMemoryGives) {
   for (const char* algo : kAlgos) {
     for (const int n : {2, 3, 4}) {
-      WorldSpec spec;
-      spec.n = n;
-      spec.transport = "shm";
-      spec.algo = algo;
-      spec.geometry = kRings;
-      std::array<std::atomic<uint64_t>, kCollectives> all{};
-      std::array<const char*, kCollectives> planners{};
-      run_world(spec, [&](Communicator& comm, int me) {
+      Tally all;
+      tally(algo, n, all, [](Communicator& comm, int me) {
         const bool registers = !(GetParam().odd && me % 2 == 1);
         const Arena arena(comm, registers && GetParam().in, registers && GetParam().out);
-        const auto without = try_all(comm, arena.in, arena.out);
-        for (uint32_t c = 0; c < kCollectives; ++c) {
-          all[c] += without[c];
-          if (me == 0) planners[c] = comm.planner(static_cast<Collective>(c), 8192);
-        }
-        good(comm.barrier());
+        return try_all(comm, arena.in, arena.out);
       });
       for (uint32_t c = 0; c < kCollectives; ++c) {
         const auto of = static_cast<Collective>(c);
-        const ZeroCopy* const way = zero_copy(of, planners[c]);
-        const bool has_way = way != nullptr && !as_forced(*way).copies_all();
-        // Messages of several blocks are copied, which some planners of few ranks have nothing else than.
-        const bool several = find_planner(of, planners[c])->info(static_cast<uint32_t>(n), 0).message_blocks > 1;
-        const std::string what = std::string(collective_name(of)) + " " + planners[c] + " of " + std::to_string(n);
-        if (!has_way) {
-          EXPECT_EQ(all[c], 0u) << what;
-        } else if (!several && std::string_view(GetParam().name) == "both") {
-          EXPECT_GT(all[c], 0u) << what;
+        const ZeroCopy* const way = zero_copy(of, all.planner(of));
+        if (way == nullptr || as_forced(*way).copies_all()) {
+          EXPECT_EQ(all.without[c], 0u) << all.what(of, n);
+        } else if (!all.several(of, n) && std::string_view(GetParam().name) == "both") {
+          EXPECT_GT(all.without[c], 0u) << all.what(of, n);
         }
       }
     }
@@ -124,29 +142,14 @@ TEST(PrivateMemory, IsReadWhereItLies) {
   setenv("HOCKET_PROTO", "cma", 1);
   for (const char* algo : kAlgos) {
     for (const int n : {2, 3, 4}) {
-      WorldSpec spec;
-      spec.n = n;
-      spec.transport = "shm";
-      spec.algo = algo;
-      spec.geometry = kRings;
-      std::array<std::atomic<uint64_t>, kCollectives> all{};
-      std::array<const char*, kCollectives> planners{};
-      run_world(spec, [&](Communicator& comm, int me) {
-        const auto without = try_all(comm, nullptr, nullptr);
-        for (uint32_t c = 0; c < kCollectives; ++c) {
-          all[c] += without[c];
-          if (me == 0) planners[c] = comm.planner(static_cast<Collective>(c), 8192);
-        }
-        good(comm.barrier());
-      });
+      Tally all;
+      tally(algo, n, all, [](Communicator& comm, int) { return try_all(comm, nullptr, nullptr); });
       for (uint32_t c = 0; c < kCollectives; ++c) {
         const auto of = static_cast<Collective>(c);
-        const bool several = find_planner(of, planners[c])->info(static_cast<uint32_t>(n), 0).message_blocks > 1;
-        const std::string what = std::string(collective_name(of)) + " " + planners[c] + " of " + std::to_string(n);
-        if (reading(of, planners[c]) == nullptr) {
-          EXPECT_EQ(all[c], 0u) << what;
-        } else if (!several) {
-          EXPECT_GT(all[c], 0u) << what;
+        if (reading(of, all.planner(of)) == nullptr) {
+          EXPECT_EQ(all.without[c], 0u) << all.what(of, n);
+        } else if (!all.several(of, n)) {
+          EXPECT_GT(all.without[c], 0u) << all.what(of, n);
         }
       }
     }
