@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -27,7 +28,9 @@ struct BoundPlan {
   std::vector<Link*> in, out;             // by the plan's link tables; owned by the communicator
   uint32_t operands = 1;                  // of its widest step
   std::optional<ZeroCopy> zero_copy;      // none: every message travels in its slot
-  std::array<uint64_t, 5> round_elems{};  // by log2 of the element's size, for the slots of these links
+  std::array<uint64_t, 5> round_elems{};  // by log2 of the element's size, for the slots that all links have
+
+  uint64_t round_of(uint32_t elem_size) const { return round_elems[static_cast<size_t>(std::countr_zero(elem_size))]; }
 
   // Source of the step driver.
   const Step& step(uint32_t lane, uint32_t i) const { return plan.steps[plan.lanes[lane].first + i]; }
@@ -41,8 +44,7 @@ struct BoundPlan {
 struct Call {
   const void* in = nullptr;
   void* out = nullptr;
-  uint64_t elems = 0;        // of the vector; where the layout is blocks: of the (largest) block
-  uint64_t round_elems = 1;  // from round_elems() with the slot size that all links of the communicator have
+  uint64_t elems = 0;  // of the vector; where the layout is blocks: of the (largest) block
   // Blocks of different sizes, see BlockLayout; null where they are equal. Not owned: they outlive the run.
   const uint64_t* counts = nullptr;
   const uint64_t* displs = nullptr;
@@ -79,11 +81,8 @@ struct Placed {
 // The Machine of the step driver, and what the waiter polls. Uses the engine's cursors and scratch: one at a time.
 class Run final : public Waiting {
  public:
-  Run(Engine& engine, const BoundPlan& plan, const Call& call, const Shape& shape, uint32_t rounds)
-      : engine_(engine), plan_(plan), call_(call), shape_(shape), rounds_(rounds) {
-    if (call.registered && plan.zero_copy) [[unlikely]]
-      zero_ = &*plan.zero_copy;
-  }
+  Run(Engine& engine, const BoundPlan& plan, const Call& call);
+  const Shape& shape() const { return shape_; }
   // Before the first advance(): tells peers where they may write.
   void enter();
 
@@ -125,6 +124,8 @@ class Run final : public Waiting {
   // Adds the local operands of block j behind the first one, and returns how many operands there are then.
   uint32_t add_locals(const Step& s, uint32_t j, uint32_t operands);
   void move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor);
+  // The same with more than one target.
+  void spread(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor);
   // The same for operations that a program made: the operand at `scaled`, if there is one, is multiplied first.
   void compose(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t scaled);
   // The user's fold of `n` bytes of the operands into `to`, which is none of them.
