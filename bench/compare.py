@@ -91,6 +91,7 @@ class Row:
     case: str
     bytes: int
     rounds: list[dict[str, float]] = field(default_factory=list)
+    switches: list[dict[str, tuple[float, float]]] = field(default_factory=list)
     thrown: int = 0
     remeasured: bool = False
     commands: dict[str, str] = field(default_factory=dict)
@@ -98,6 +99,11 @@ class Row:
 
     def median(self, party):
         return statistics.median(r[party] for r in self.rounds) if self.rounds else None
+
+    def per_call(self, which):
+        """By party: the median of its switches or sleeps."""
+        parties = self.switches[0] if self.switches else ()
+        return {p: float(f"{statistics.median(s[p][which] for s in self.switches):.4g}") for p in parties}
 
     @property
     def best_peer(self):
@@ -123,6 +129,8 @@ class Row:
             "floor_us": short(self.median("floor")),
             "speedup": short(self.speedup),
             "over_floor": short(self.over_floor),
+            "switches_per_call": self.per_call(0),
+            "sleeps_per_call": self.per_call(1),
             "rounds_kept": len(self.rounds),
             "rounds_thrown": self.thrown,
             "remeasured": self.remeasured,
@@ -194,9 +202,11 @@ class Group:
 
     def one_round(self, drivers, case, size, row):
         samples = 3 if size >= 4 * MIB else 5
-        floors, times = [], {}
+        floors, times, switches = [], {}, {}
         for party in ["floor", *PARTIES, "floor"]:
             answer = self.measure(drivers[party], case, size, self.options.ms, samples)
+            if "switches_per_call" in answer:  # Gloo's driver does not count them
+                switches[party] = answer["switches_per_call"], answer["sleeps_per_call"]
             if party == "floor":
                 floors.append(answer["p50_us"])
                 row.floor_scheme = answer["detail"]
@@ -206,6 +216,7 @@ class Group:
             row.thrown += 1
             return
         row.rounds.append({**times, "floor": min(floors)})
+        row.switches.append(switches)
 
     def measure_row(self, case, size):
         drivers = self.best_drivers(case, size)

@@ -11,7 +11,10 @@
  * from 16 KiB up, fewer where calls are so slow that a batch would take longer than HB_SAMPLE_US. All ranks start a
  * batch together (hb_start, not timed). Its time divided by the calls is a rank's time; the largest over the ranks is
  * the sample; p50 is the median of the samples. Between batches, untimed, every input is rewritten and every output
- * compared with its exact expected value; with "hot" the buffers stay untouched and are compared once at the end. */
+ * compared with its exact expected value; with "hot" the buffers stay untouched and are compared once at the end.
+ *
+ * switches_per_call and sleeps_per_call are means over all timed calls and ranks: how often a rank's process was taken
+ * off its CPU in a call (it yielded, was preempted or slept), and how often of these it slept until it was woken. */
 #ifndef HOCKET_BENCH_MEASURE_H
 #define HOCKET_BENCH_MEASURE_H
 
@@ -28,6 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -69,6 +73,12 @@ typedef struct {
   int min_samples;
 } hb_command;
 
+/* How often a process has left its CPU so far. */
+typedef struct {
+  uint64_t all;
+  uint64_t sleeps; /* of these: until it was woken */
+} hb_switches;
+
 /* One cache line with one word in it, written by one rank at a time. */
 typedef struct {
   uint32_t value;
@@ -84,6 +94,7 @@ typedef struct {
   char pad[64 - sizeof(hb_command) % 64];
   hb_flag arrived[HB_MAX_RANKS]; /* starts that each rank has reached */
   double samples[HB_MAX_RANKS][HB_MAX_SAMPLES];
+  hb_switches switches[HB_MAX_RANKS]; /* of the samples */
 } hb_control;
 
 /* One rank of the driver; made by hb_attach. */
@@ -116,6 +127,7 @@ typedef struct {
 /* The same on every rank. Microseconds per call. */
 typedef struct {
   double p10, p50, p99;
+  double switches, sleeps; /* per call of a rank */
   int samples;
   int batch;
 } hb_result;
@@ -124,6 +136,16 @@ static inline double hb_now_us(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static inline hb_switches hb_switches_so_far(void) {
+  struct rusage u;
+  hb_switches s = {0, 0};
+  if (getrusage(RUSAGE_SELF, &u) == 0) {
+    s.sleeps = (uint64_t)u.ru_nvcsw;
+    s.all = (uint64_t)u.ru_nvcsw + (uint64_t)u.ru_nivcsw;
+  }
+  return s;
 }
 
 static inline size_t hb_least(size_t a, size_t b) { return a < b ? a : b; }
@@ -233,6 +255,12 @@ static inline int hb_summarise(const hb_rank* r, int samples, int batch, hb_resu
   result->p99 = worst[(int)((double)samples * 0.99)];
   result->samples = samples;
   result->batch = batch;
+  result->switches = result->sleeps = 0;
+  for (int p = 0; p < r->ranks; p++) {
+    const double calls = (double)samples * batch * r->ranks;
+    result->switches += (double)r->control->switches[p].all / calls;
+    result->sleeps += (double)r->control->switches[p].sleeps / calls;
+  }
   free(worst);
   return 0;
 }
@@ -416,6 +444,8 @@ static inline int hb_measure(hb_rank* r, const hb_ops* ops, const hb_command* c,
   }
   int bad = c->collective == HB_BARRIER && hb_check_barrier(r, ops) != 0;
   int samples = 0, calls = 1;
+  hb_switches* const switches = &r->control->switches[r->rank];
+  switches->all = switches->sleeps = 0;
   double begun = hb_now_us();
   for (uint64_t round = 0; !bad; round++) {
     if (!c->hot || round == 0) hb_write_inputs(r, c, b, round);
@@ -424,11 +454,17 @@ static inline int hb_measure(hb_rank* r, const hb_ops* ops, const hb_command* c,
     if (__atomic_load_n(&r->control->last.value, __ATOMIC_RELAXED) <= r->starts) break;
     const int warm = __atomic_load_n(&r->control->first.value, __ATOMIC_RELAXED) > r->starts;
     if (round == HB_TRIALS && b->batch > 1) calls = (int)__atomic_load_n(&r->control->batch.value, __ATOMIC_RELAXED);
+    const hb_switches before = hb_switches_so_far();
     const double t0 = hb_now_us();
     for (int i = 0; i < calls; i++) bad |= hb_call(r, ops, c, b, i);
     const double t1 = hb_now_us();
+    const hb_switches after = hb_switches_so_far();
     if (warm && round < HB_TRIALS) r->control->samples[r->rank][round] = t1 - t0;
-    if (!warm) r->control->samples[r->rank][samples++] = (t1 - t0) / calls;
+    if (!warm) {
+      r->control->samples[r->rank][samples++] = (t1 - t0) / calls;
+      switches->all += after.all - before.all;
+      switches->sleeps += after.sleeps - before.sleeps;
+    }
     if (bad) fprintf(stderr, "bench: a call of %" PRIu64 " bytes failed on rank %d\n", c->bytes, r->rank);
     if (!bad && !c->hot) bad = hb_read_outputs(r, c, b, round, calls);
   }
@@ -506,9 +542,11 @@ static inline int hb_serve(hb_rank* r, const hb_ops* ops, const char* library) {
     if (r->rank != 0) continue;
     printf("{\"collective\":\"%s\",\"bytes\":%" PRIu64
            ",\"ranks\":%d,\"hot\":%s,\"samples\":%d,\"batch\":%d,"
-           "\"p10_us\":%.4f,\"p50_us\":%.4f,\"p99_us\":%.4f,\"detail\":\"%s\"}\n",
+           "\"p10_us\":%.4f,\"p50_us\":%.4f,\"p99_us\":%.4f,\"switches_per_call\":%.5f,"
+           "\"sleeps_per_call\":%.5f,\"detail\":\"%s\"}\n",
            hb_names[c.collective], c.bytes, r->ranks, c.hot ? "true" : "false", result.samples, result.batch,
-           result.p10, result.p50, result.p99, ops->describe != NULL ? ops->describe(ops->context) : "");
+           result.p10, result.p50, result.p99, result.switches, result.sleeps,
+           ops->describe != NULL ? ops->describe(ops->context) : "");
     fflush(stdout);
   }
 }

@@ -222,7 +222,7 @@ Status check_root(const char* function, int root, int nranks) {
   return error(hktInvalidArgument, "%s: root is %d, must be in [0, %d)", function, root, nranks);
 }
 
-Status check_op(const char* function, hktDataType_t type, hktRedOp_t op) {
+Status explain_op(const char* function, hktDataType_t type, hktRedOp_t op) {
   if (is_handle(static_cast<uint32_t>(op))) return {};  // the communicator knows
   if (!valid(op))
     return error(hktInvalidArgument, "%s: op is %d, which is no hktRedOp_t", function, static_cast<int>(op));

@@ -69,7 +69,13 @@ Status check_disjoint(const char* function, const BlockPlaces& blocks);
 Status check_list(const char* function, const BufferList& list);
 
 Status check_root(const char* function, int root, int nranks);
-// Of a built-in operation.
-Status check_op(const char* function, hktDataType_t type, hktRedOp_t op);
+// An error unless the type takes the operation, or that is one which was made: the communicator knows those.
+Status explain_op(const char* function, hktDataType_t type, hktRedOp_t op);
+
+inline Status check_op(const char* function, const Communicator& comm, hktDataType_t type, hktRedOp_t op) {
+  if (comm.folds(type, op)) [[likely]]
+    return {};
+  return explain_op(function, type, op);
+}
 
 }  // namespace hocket

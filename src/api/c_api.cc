@@ -64,7 +64,7 @@ hktResult_t hktAllReduce(const void* sendbuf, void* recvbuf, size_t count, hktDa
     const Checked<Collective::all_reduce> c{"hktAllReduce", {sendbuf, recvbuf, count, type}, 0};
     CallOptions o;
     HKT_TRY(check(c, comm, options, o));
-    HKT_TRY(check_op(c.function, type, op));
+    HKT_TRY(check_op(c.function, *comm->comm, type, op));
     return comm->comm->all_reduce(sendbuf, recvbuf, count, type, op, o);
   });
 }
@@ -76,7 +76,7 @@ hktResult_t hktAllReduceList(const void* const* sendbufs, void* const* recvbufs,
     const BufferList list{sendbufs, recvbufs, counts, nbufs, type};
     if (!usable(comm)) return unusable(function, comm);
     HKT_TRY(check_list(function, list));
-    HKT_TRY(check_op(function, type, op));
+    HKT_TRY(check_op(function, *comm->comm, type, op));
     CallOptions o;
     if (options != nullptr) HKT_TRY(read_options(function, options, o));
     return all_reduce_list(*comm->comm, list, op, o);
@@ -108,7 +108,7 @@ hktResult_t hktReduce(const void* sendbuf, void* recvbuf, size_t count, hktDataT
     const Checked<Collective::reduce> c{"hktReduce", {sendbuf, recvbuf, count, type}, root};
     CallOptions o;
     HKT_TRY(check(c, comm, options, o));
-    HKT_TRY(check_op(c.function, type, op));
+    HKT_TRY(check_op(c.function, *comm->comm, type, op));
     return comm->comm->reduce(c.data, op, root, o);
   });
 }
@@ -129,7 +129,7 @@ hktResult_t hktReduceScatter(const void* sendbuf, void* recvbuf, size_t recvcoun
     const Checked<Collective::reduce_scatter> c{"hktReduceScatter", {sendbuf, recvbuf, recvcount, type}, 0};
     CallOptions o;
     HKT_TRY(check(c, comm, options, o));
-    HKT_TRY(check_op(c.function, type, op));
+    HKT_TRY(check_op(c.function, *comm->comm, type, op));
     return comm->comm->reduce_scatter(c.data, op, o);
   });
 }
@@ -180,7 +180,7 @@ hktResult_t hktReduceScatterV(const void* sendbuf, void* recvbuf, const size_t* 
     const CheckedBlocks c{"hktReduceScatterV", Collective::reduce_scatter, {sendbuf, recvbuf, counts, displs, type}};
     CallOptions o;
     HKT_TRY(check(c, comm, options, o));
-    HKT_TRY(check_op(c.function, type, op));
+    HKT_TRY(check_op(c.function, *comm->comm, type, op));
     return comm->comm->reduce_scatter_v(c.data, op, o);
   });
 }

@@ -4,7 +4,6 @@ namespace hocket {
 namespace {
 
 struct TypeFacts {
-  size_t size;
   const char* name;
   TypeClass kind;
 };
@@ -14,41 +13,41 @@ constexpr const char* kInvalid = "invalid";
 TypeFacts facts(hktDataType_t type) {
   switch (type) {
     case hktInt8:
-      return {1, "int8", TypeClass::integer};
+      return {"int8", TypeClass::integer};
     case hktUint8:
-      return {1, "uint8", TypeClass::integer};
+      return {"uint8", TypeClass::integer};
     case hktInt16:
-      return {2, "int16", TypeClass::integer};
+      return {"int16", TypeClass::integer};
     case hktUint16:
-      return {2, "uint16", TypeClass::integer};
+      return {"uint16", TypeClass::integer};
     case hktInt32:
-      return {4, "int32", TypeClass::integer};
+      return {"int32", TypeClass::integer};
     case hktUint32:
-      return {4, "uint32", TypeClass::integer};
+      return {"uint32", TypeClass::integer};
     case hktInt64:
-      return {8, "int64", TypeClass::integer};
+      return {"int64", TypeClass::integer};
     case hktUint64:
-      return {8, "uint64", TypeClass::integer};
+      return {"uint64", TypeClass::integer};
     case hktFloat16:
-      return {2, "half", TypeClass::floating};
+      return {"half", TypeClass::floating};
     case hktBfloat16:
-      return {2, "bfloat16", TypeClass::floating};
+      return {"bfloat16", TypeClass::floating};
     case hktFloat32:
-      return {4, "float", TypeClass::floating};
+      return {"float", TypeClass::floating};
     case hktFloat64:
-      return {8, "double", TypeClass::floating};
+      return {"double", TypeClass::floating};
     case hktFloat8e4m3:
-      return {1, "f8e4m3", TypeClass::floating};
+      return {"f8e4m3", TypeClass::floating};
     case hktFloat8e5m2:
-      return {1, "f8e5m2", TypeClass::floating};
+      return {"f8e5m2", TypeClass::floating};
     case hktBool:
-      return {1, "bool", TypeClass::boolean};
+      return {"bool", TypeClass::boolean};
     case hktComplex64:
-      return {8, "complex64", TypeClass::complex};
+      return {"complex64", TypeClass::complex};
     case hktComplex128:
-      return {16, "complex128", TypeClass::complex};
+      return {"complex128", TypeClass::complex};
   }
-  return {0, kInvalid, TypeClass::none};
+  return {kInvalid, TypeClass::none};
 }
 
 const char* why_not(TypeClass kind, hktRedOp_t op) {
@@ -80,11 +79,9 @@ const char* why_not(TypeClass kind, hktRedOp_t op) {
 
 }  // namespace
 
-bool valid(hktDataType_t type) { return facts(type).size != 0; }
+bool valid(hktDataType_t type) { return type_size(type) != 0; }
 
 bool valid(hktRedOp_t op) { return static_cast<size_t>(op) < kOps; }  // without gaps
-
-size_t type_size(hktDataType_t type) { return facts(type).size; }
 
 const char* type_name(hktDataType_t type) { return facts(type).name; }
 

@@ -24,9 +24,22 @@ inline constexpr std::array kAllOps = {hktSum,   hktProd,   hktMax,        hktMi
 
 enum class TypeClass : uint8_t { none, integer, boolean, floating, complex };
 
+// Bytes of a type; 0 for what is none. Here because every call asks for it.
+[[nodiscard]] constexpr size_t type_size(hktDataType_t type) {
+  constexpr std::array<uint8_t, kTypes> kSizes = [] {
+    std::array<uint8_t, kTypes> sizes{};
+    for (const hktDataType_t t : {hktInt8, hktUint8, hktFloat8e4m3, hktFloat8e5m2, hktBool}) sizes[t] = 1;
+    for (const hktDataType_t t : {hktInt16, hktUint16, hktFloat16, hktBfloat16}) sizes[t] = 2;
+    for (const hktDataType_t t : {hktInt32, hktUint32, hktFloat32}) sizes[t] = 4;
+    for (const hktDataType_t t : {hktInt64, hktUint64, hktFloat64, hktComplex64}) sizes[t] = 8;
+    sizes[hktComplex128] = 16;
+    return sizes;
+  }();
+  return static_cast<size_t>(type) < kTypes ? kSizes[type] : 0;
+}
+
 [[nodiscard]] bool valid(hktDataType_t type);
 [[nodiscard]] bool valid(hktRedOp_t op);
-[[nodiscard]] size_t type_size(hktDataType_t type);       // bytes; 0 for what is no type
 [[nodiscard]] const char* type_name(hktDataType_t type);  // "invalid" for what is no type
 [[nodiscard]] TypeClass type_class(hktDataType_t type);   // none for what is no type
 [[nodiscard]] const char* op_name(hktRedOp_t op);         // "invalid" for what is no operation

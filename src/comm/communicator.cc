@@ -284,7 +284,10 @@ Error Communicator::refuse(bool mine) const {
 void Communicator::announce(CallRecord& record, int64_t timeout_ms, const char* label) {
   record.seq = ++seq_;
   record.signature = signature(record, parts_.epoch);
-  watch_.begin(record, timeout_ms, label);
+  // Member by member: what has just been written would be waited for by a copy of the whole.
+  watch_.begin({record.seq, record.count, record.collective, record.type, record.op, record.root, record.signature,
+                record.table},
+               timeout_ms, label);
   for (const auto& t : parts_.transports) t->announce(record);
 }
 

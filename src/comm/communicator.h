@@ -4,7 +4,6 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstdint>
 #include <exception>
 #include <map>
@@ -120,6 +119,11 @@ class Communicator {
   uint64_t messages_without_copy() const { return engine_.without_copy(); }
   void set_trace(std::vector<TraceEntry>* trace) { engine_.set_trace(trace); }
   const Parts& parts() const { return parts_; }
+  // The type takes the operation, a built-in one: exactly where unsupported() of base/types.h has nothing to say.
+  bool folds(hktDataType_t type, hktRedOp_t op) const {
+    const auto t = static_cast<size_t>(type), o = static_cast<size_t>(op);
+    return t < kTypes && o < kOps && kernels_[t][o].temporal != nullptr;
+  }
 
   // --- for whoever has entered the gate
   const std::shared_ptr<Gate>& gate() const { return gate_; }
@@ -201,7 +205,6 @@ class Communicator {
   }
   // What `call` needs to know of its plan.
   void fit(Call& call, const BoundPlan& plan, const select::Choice& choice) const {
-    call.round_elems = plan.round_elems[static_cast<size_t>(std::countr_zero(call.elem_size))];
     call.out_stores = choice.stream_out ? kernels::Stores::streaming : kernels::Stores::temporal;
     if (plan.read.has_value() && (choice.read || parts_.always_read) && call.elems * call.elem_size >= Link::kMapFrom)
         [[unlikely]]

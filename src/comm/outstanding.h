@@ -58,7 +58,7 @@ class Outstanding final : public Supervisor {
     (void)advance();
     check_now_and_then();
   }
-  // Faults, deadlines; at least every 50 ms of a wait.
+  // Faults, deadlines; at least every 250 ms of a wait.
   void check();
   // The same if it is due, with all that this thread has outstanding: for loops that are never in a wait for long.
   void check_now_and_then();

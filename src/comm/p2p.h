@@ -109,7 +109,7 @@ class PointToPoint final : public Waiting {
   bool idle() const { return live_ == 0; }
   // Copies of small sends that have not found room in their link yet.
   uint32_t owed() const { return owed_; }
-  // Peers that have left, deadlines; at least every 50 ms of a wait.
+  // Peers that have left, deadlines; at least every 250 ms of a wait.
   void check();
   // Ends everything with this error.
   void fail(const Error& e);

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <mutex>
@@ -15,17 +14,18 @@
 #include "base/thread_annotations.h"
 #include "comm/communicator.h"
 #include "comm/outstanding.h"
+#include "engine/wait.h"
 #include "transport/doorbell.h"
 
 namespace hocket::progress {
 namespace {
 
-// With nothing to move: looks again and again for as long as messages of a run are usually apart, then sleeps, each
-// time twice as long. A thread cannot sleep on the doorbells of several communicators, nor on one that its owner may
-// sleep on.
-constexpr int64_t kLook = 50'000;                            // ns
-constexpr int64_t kShortest = 50'000, kLongest = 1'000'000;  // ns of a sleep
-constexpr int64_t kIdle = 3'600'000'000'000;                 // ns; nothing is outstanding: until somebody rings
+// With nothing to move: looks again and again for as long as messages of a run are usually apart, then sleeps, the
+// longer the longer nothing has moved. A thread cannot sleep on the doorbells of several communicators, nor on one that
+// its owner may sleep on.
+constexpr int64_t kLook = 50'000;             // ns
+constexpr int64_t kShortest = 50'000;         // ns of a sleep
+constexpr int64_t kIdle = 3'600'000'000'000;  // ns; nothing is outstanding: until somebody rings
 
 class Helper {
  public:
@@ -67,26 +67,27 @@ class Helper {
   bool is_mine() const { return thread_.get_id() == std::this_thread::get_id(); }
 
   void run() {
-    int64_t idle_since = 0, sleep = kShortest;
+    int64_t idle_since = 0;  // 0: something has moved
     while (take_in()) {
       if (pass() == Found::moved) {
         idle_since = 0;
-        sleep = kShortest;
         continue;
       }
-      if (!gates_.empty()) {
+      int64_t sleep = kIdle;
+      if (gates_.empty()) {
+        idle_since = 0;
+      } else {
         const int64_t now = now_ns();
         if (idle_since == 0) idle_since = now;
         if (now - idle_since < kLook) {
           sched_yield();
           continue;
         }
+        sleep = nap_after(now - idle_since, kShortest);
       }
       const uint32_t armed = bell_.arm(Fence::full);
-      if (nothing_new()) bell_.sleep(armed, gates_.empty() ? kIdle : sleep);
+      if (nothing_new()) bell_.sleep(armed, sleep);
       bell_.disarm();
-      sleep = gates_.empty() ? kShortest : std::min(2 * sleep, kLongest);
-      if (gates_.empty()) idle_since = 0;
     }
   }
   // False: the process ends.

@@ -20,14 +20,27 @@ constexpr uint64_t kLend = 4 * 1024;
 // one message at least so much, for each time is a system call.
 constexpr uint64_t kFetch = 256 * 1024, kFetchLeast = 16 * 1024;
 
-Shape shape_of(const PlanInfo& info, const Call& call) {
+Shape shape_of(const BoundPlan& plan, const Call& call) {
+  const PlanInfo& info = plan.info;
+  const uint64_t round = plan.round_of(call.elem_size);
   if (layout(info.collective) == Layout::round_major)
-    return {call.elems, call.elem_size, info.chunks[static_cast<uint32_t>(Buf::out)], call.round_elems};
-  return Shape(BlockLayout{info.collective, info.nranks, call.rank, call.elem_size, call.elems, call.round_elems,
-                           call.counts, call.displs});
+    return {call.elems, call.elem_size, info.chunks[static_cast<uint32_t>(Buf::out)], round};
+  return Shape(BlockLayout{info.collective, info.nranks, call.rank, call.elem_size, call.elems, round, call.counts,
+                           call.displs});
 }
 
 }  // namespace
+
+// The shape is made where it stays: to copy what has just been written is to wait for it.
+inline Run::Run(Engine& engine, const BoundPlan& plan, const Call& call)
+    : engine_(engine), plan_(plan), call_(call), shape_(shape_of(plan, call)), rounds_(shape_.rounds()) {
+  if (call.registered && plan.zero_copy) [[unlikely]]
+    zero_ = &*plan.zero_copy;
+  else if (call.read_from != UINT64_MAX && plan.read) [[unlikely]]
+    zero_ = &*plan.read;
+}
+inline Engine::Begun::Begun(Engine& engine, const BoundPlan& plan, const Call& call)
+    : run(engine, plan, call), lent(engine.waiter_) {}
 
 // Defined before run_lane takes them in: they are the hot path.
 inline bool Run::dep_done(Dep d, uint32_t round) const {
@@ -310,20 +323,27 @@ void Run::move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t div
   const void** operand = engine_.operands_.data();
   Target* target = engine_.targets_.data();
   const bool folds = operands > 1 || divisor > 1;
-  if (folds && targets == 1) {
-    const bool streams = target[0].stores == kernels::Stores::streaming;
+  if (targets != 1) return spread(operands, targets, bytes, divisor);
+  const bool streams = target[0].stores == kernels::Stores::streaming;
+  if (folds) {
     (streams ? call_.fold.streaming : call_.fold.temporal)(target[0].to, operand, operands, bytes / call_.elem_size,
                                                            divisor);
-    return;
+  } else if (target[0].to != operand[0]) {
+    kernels::copy(target[0].to, operand[0], bytes, target[0].stores);
   }
+}
+
+void Run::spread(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor) {
+  const void** operand = engine_.operands_.data();
+  Target* target = engine_.targets_.data();
+  const bool folds = operands > 1 || divisor > 1;
   // A copy has its source in the cache for every target; a fold makes its first target the source of the others, unless
   // that is to go past the caches.
   const bool apart = folds && target[0].stores == kernels::Stores::streaming;
   alignas(64) unsigned char folded[kTile];
-  const uint64_t tile = targets == 1 ? bytes : kTile;
   bool streamed = false;
   for (uint64_t left = bytes; left != 0;) {
-    const uint64_t n = std::min(left, tile);
+    const uint64_t n = std::min(left, kTile);
     const void* made = operand[0];
     if (folds) {
       unsigned char* const to = apart ? folded : target[0].to;
@@ -399,9 +419,8 @@ void Engine::prepare(const BoundPlan& plan, const Shape& shape) {
 }
 
 Status Engine::run(const BoundPlan& plan, const Call& call) {
-  const Shape shape = shape_of(plan.info, call);
-  prepare(plan, shape);
-  Run run(*this, plan, call, shape, shape.rounds());
+  Run run(*this, plan, call);
+  prepare(plan, run.shape());
   run.enter();
   Lent lent(waiter_);
   if (!run.advance()) do
@@ -415,9 +434,8 @@ Status Engine::run(const BoundPlan& plan, const Call& call) {
 }
 
 void Engine::begin(const BoundPlan& plan, const Call& call) {
-  const Shape shape = shape_of(plan.info, call);
-  prepare(plan, shape);
-  begun_.emplace(*this, plan, call, shape);
+  begun_.emplace(*this, plan, call);
+  prepare(plan, begun_->run.shape());
   begun_->run.enter();
 }
 

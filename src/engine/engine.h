@@ -58,8 +58,7 @@ class Engine {
     Waiter* waiter_;
   };
   struct Begun {
-    Begun(Engine& engine, const BoundPlan& plan, const Call& call, const Shape& shape)
-        : run(engine, plan, call, shape, shape.rounds()), lent(engine.waiter_) {}
+    Begun(Engine& engine, const BoundPlan& plan, const Call& call);
     Run run;
     Lent lent;
   };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -30,6 +31,8 @@ struct BoundPlan {
   std::optional<ZeroCopy> read;           // where peers read a rank's memory; none: the same
   std::array<uint64_t, 5> round_elems{};  // by log2 of the element's size, for the slots of these links
 
+  uint64_t round_of(uint32_t elem_size) const { return round_elems[static_cast<size_t>(std::countr_zero(elem_size))]; }
+
   // Source of the step driver.
   const Step& step(uint32_t lane, uint32_t i) const { return plan.steps[plan.lanes[lane].first + i]; }
   uint32_t steps(uint32_t lane) const { return plan.lanes[lane].count; }
@@ -42,8 +45,7 @@ struct BoundPlan {
 struct Call {
   const void* in = nullptr;
   void* out = nullptr;
-  uint64_t elems = 0;        // of the vector; where the layout is blocks: of the (largest) block
-  uint64_t round_elems = 1;  // from round_elems() with the slot size that all links of the communicator have
+  uint64_t elems = 0;  // of the vector; where the layout is blocks: of the (largest) block
   // Blocks of different sizes, see BlockLayout; null where they are equal. Not owned: they outlive the run.
   const uint64_t* counts = nullptr;
   const uint64_t* displs = nullptr;
@@ -82,13 +84,8 @@ struct Placed {
 // The Machine of the step driver, and what the waiter polls. Uses the engine's cursors and scratch: one at a time.
 class Run final : public Waiting {
  public:
-  Run(Engine& engine, const BoundPlan& plan, const Call& call, const Shape& shape, uint32_t rounds)
-      : engine_(engine), plan_(plan), call_(call), shape_(shape), rounds_(rounds) {
-    if (call.registered && plan.zero_copy) [[unlikely]]
-      zero_ = &*plan.zero_copy;
-    else if (call.read_from != UINT64_MAX && plan.read) [[unlikely]]
-      zero_ = &*plan.read;
-  }
+  Run(Engine& engine, const BoundPlan& plan, const Call& call);
+  const Shape& shape() const { return shape_; }
   // Before the first advance(): tells peers where they may write.
   void enter();
 
@@ -144,6 +141,8 @@ class Run final : public Waiting {
   // Adds the local operands of block j behind the first one, and returns how many operands there are then.
   uint32_t add_locals(const Step& s, Part part, uint32_t operands);
   void move(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor);
+  // The same with more than one target.
+  void spread(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t divisor);
   // The same for operations that a program made: the operand at `scaled`, if there is one, is multiplied first.
   void compose(uint32_t operands, uint32_t targets, uint64_t bytes, uint32_t scaled);
   // The user's fold of `n` bytes of the operands into `to`, which is none of them.

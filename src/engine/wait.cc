@@ -13,10 +13,11 @@
 namespace hocket {
 namespace {
 
-constexpr int64_t kCheckEvery = 20'000'000;   // ns between looks of the supervisor
-constexpr int64_t kSleepAtMost = 50'000'000;  // ns; a peer may die without ringing
-constexpr int64_t kSleepBetween =
-    1'000'000;  // ns; when both a doorbell and descriptors can wake us, only one can be slept on
+constexpr int64_t kCheckEvery = 20'000'000;  // ns between looks of the supervisor
+// ns of a sleep, at first: where what is waited for wakes the sleeper, but a peer may die without ringing; and where it
+// may not, for when both a doorbell and descriptors can, only one can be slept on.
+constexpr int64_t kSleepRung = 50'000'000, kSleepBetween = 1'000'000;
+constexpr int64_t kSleepAtMost = 250'000'000;
 
 // First line of a small file, empty if there is none.
 std::string read_line(const std::string& path) {
@@ -81,8 +82,10 @@ WaitPolicy wait_policy(uint32_t ranks, uint32_t cpus) {
   // else wants the CPU, and saves everything when somebody does after all.
   if (ranks <= cpus) return {2'000, 1'000'000};
   // Shared: whoever is waited for may need this very CPU.
-  return {20, 500'000};
+  return {4, 500'000};
 }
+
+int64_t nap_after(int64_t waited_ns, int64_t shortest) { return std::clamp(waited_ns / 16, shortest, kSleepAtMost); }
 
 Waiter::Waiter(WaitPolicy policy, Doorbell& bell, Fence fence, const std::vector<Transport*>& transports,
                Supervisor& supervisor)
@@ -112,22 +115,28 @@ Status Waiter::flush() {
   return wait(rest);
 }
 
+bool Waiter::yield(Waiting& waiting) {
+  for (int i = 0; i < 8; ++i) {
+    sched_yield();
+    progress();
+    if (waiting.poll()) return true;
+  }
+  return false;
+}
+
 Status Waiter::wait_slowly(Waiting& waiting) {
+  if (yield(waiting)) return {};  // before the first look at the clock: mostly, that is all
   int64_t now = now_ns();
-  const int64_t yield_until = now + policy_.yield_ns;
+  const int64_t begun = now, yield_until = now + policy_.yield_ns;
   int64_t next_check = now + kCheckEvery;
   for (;;) {
     if (now < yield_until) {
-      for (int i = 0; i < 8; ++i) {
-        sched_yield();
-        progress();
-        if (waiting.poll()) return {};
-      }
+      if (yield(waiting)) return {};
     } else {
       const uint32_t armed = bell_.arm(fence_);
       progress();
       const bool moved = waiting.poll();
-      if (!moved) sleep(armed, waiting);
+      if (!moved) sleep(armed, waiting, now - begun);
       bell_.disarm();
       if (moved || (progress(), waiting.poll())) return {};
     }
@@ -139,15 +148,16 @@ Status Waiter::wait_slowly(Waiting& waiting) {
   }
 }
 
-void Waiter::sleep(uint32_t armed, const Waiting& waiting) {
+void Waiter::sleep(uint32_t armed, const Waiting& waiting, int64_t waited_ns) {
   const bool brief = waiting.elsewhere();
+  const int64_t nap = nap_after(waited_ns, kSleepBetween), rung = nap_after(waited_ns, kSleepRung);
   fds_.clear();
   for (const Transport* t : pumps_) t->poll_set(fds_);
   if (fds_.empty()) {
-    bell_.sleep(armed, pumped_ || brief ? kSleepBetween : kSleepAtMost);
+    bell_.sleep(armed, pumped_ || brief ? nap : rung);
     return;
   }
-  const int64_t ns = shares_memory_ || brief ? kSleepBetween : kSleepAtMost;
+  const int64_t ns = shares_memory_ || brief ? nap : rung;
   const timespec t{0, ns};
   ppoll(fds_.data(), fds_.size(), &t, nullptr);  // any outcome: the caller looks at everything again
 }

@@ -19,6 +19,10 @@ struct WaitPolicy {
 };
 // `ranks` on this host that share `cpus` usable CPUs.
 WaitPolicy wait_policy(uint32_t ranks, uint32_t cpus);
+// How long to sleep where not everything that is waited for wakes the sleeper, after a wait of so many ns: a sixteenth
+// of that, from `shortest` on and at most 250 ms, so that nothing is noticed much later than it had to be waited for
+// anyway, and a long wait costs no CPU.
+int64_t nap_after(int64_t waited_ns, int64_t shortest);
 // What a process may use: its affinity mask (a cpu_set_t's bytes) and its control group's quota in CPUs (v2 and v1;
 // large: none).
 struct CpuShare {
@@ -45,7 +49,7 @@ class Waiting {
   virtual bool elsewhere() const { return false; }
 };
 
-// Decides whether a call may go on waiting. Implemented by the communicator; called at least every 50 ms of a wait.
+// Decides whether a call may go on waiting. Implemented by the communicator; called at least every 250 ms of a wait.
 class Supervisor {
  public:
   virtual ~Supervisor() = default;
@@ -86,7 +90,9 @@ class Waiter {
 
  private:
   Status wait_slowly(Waiting& waiting);
-  void sleep(uint32_t armed, const Waiting& waiting);
+  // A few times; true if that has moved it.
+  bool yield(Waiting& waiting);
+  void sleep(uint32_t armed, const Waiting& waiting, int64_t waited_ns);
 
   // A poll of a pump is a system call, a hundred times as long as a look at memory.
   static constexpr uint32_t kPumpSpins = 200;

@@ -18,7 +18,9 @@ HWY_BEFORE_NAMESPACE();
 namespace hocket::kernels::HWY_NAMESPACE {
 
 constexpr uint64_t kLine = 64;     // bytes of a cache line
-constexpr size_t kVectors = 4;     // vectors folded at a time: enough independent chains to hide the latency of one
+constexpr size_t kVectors = 4;     // of a loop, at most
+constexpr size_t kStreamed = 128;  // bytes that a loop streams at a time, at most
+constexpr size_t kAhead = 1024;    // bytes
 constexpr size_t kMinStream = 16;  // Highway streams no less than this many bytes
 
 struct Operands {
@@ -94,11 +96,30 @@ HWY_NOINLINE void fold_ends(const Operands& o, uint64_t begin, uint64_t end) {
   each_vector<E>(FoldAt<E, Op, 0>{o}, begin, end);
 }
 
+// Vectors that a loop folds at a time: enough independent chains to hide the latency of one, and with streaming stores
+// two lines.
+template <class E, Stores kStores>
+constexpr size_t at_a_time() {
+  constexpr size_t bytes = kFullLanes<E> * sizeof(typename E::Stored);
+  if (kStores == Stores::temporal || bytes * kVectors <= kStreamed) return kVectors;
+  return bytes * 2 <= kStreamed ? 2 : 1;
+}
+
+// Asks for what a streaming loop reads a few turns later: the processor's own looking ahead stops short beside stores
+// that go past the caches. What lies there need not be anybody's memory.
+template <Stores kStores, size_t kBytes>
+HWY_INLINE void look_ahead(const void* p) {
+  if constexpr (kStores == Stores::streaming)
+    for (size_t at = 0; at < kBytes; at += kLine)
+      hwy::Prefetch(reinterpret_cast<const uint8_t*>(reinterpret_cast<uintptr_t>(p) + kAhead + at));
+}
+
 // Folds at least kVectors full vectors.
 template <class E, class Op, Stores kStores>
 HWY_NOINLINE void fold_blocks(const Operands& o, uint64_t elems) {
   using T = typename E::Stored;
   constexpr size_t n = kFullLanes<E>;
+  constexpr size_t at_once = at_a_time<E, kStores>();
   const hn::ScalableTag<typename E::Work> d;
 
   // Streaming stores need an aligned destination; to others it saves stores that cross a cache line.
@@ -111,24 +132,33 @@ HWY_NOINLINE void fold_blocks(const Operands& o, uint64_t elems) {
     return fold_blocks<E, Op, Stores::temporal>(o, elems);
   }
 
-  for (; elems - i >= kVectors * n; i += kVectors * n) {
+  for (; elems - i >= at_once * n; i += at_once * n) {
     const T* p = static_cast<const T*>(o.src[0]) + i;
+    look_ahead<kStores, at_once * n * sizeof(T)>(p);
     auto acc0 = E::load(d, p);
-    auto acc1 = E::load(d, p + n);
-    auto acc2 = E::load(d, p + 2 * n);
-    auto acc3 = E::load(d, p + 3 * n);
+    auto acc1 = acc0, acc2 = acc0, acc3 = acc0;
+    if constexpr (at_once > 1) acc1 = E::load(d, p + n);
+    if constexpr (at_once > 2) {
+      acc2 = E::load(d, p + 2 * n);
+      acc3 = E::load(d, p + 3 * n);
+    }
     for (uint32_t k = 1; k < o.nsrc; ++k) {
       p = static_cast<const T*>(o.src[k]) + i;
+      look_ahead<kStores, at_once * n * sizeof(T)>(p);
       acc0 = Op::combine(d, acc0, E::load(d, p));
-      acc1 = Op::combine(d, acc1, E::load(d, p + n));
-      acc2 = Op::combine(d, acc2, E::load(d, p + 2 * n));
-      acc3 = Op::combine(d, acc3, E::load(d, p + 3 * n));
+      if constexpr (at_once > 1) acc1 = Op::combine(d, acc1, E::load(d, p + n));
+      if constexpr (at_once > 2) {
+        acc2 = Op::combine(d, acc2, E::load(d, p + 2 * n));
+        acc3 = Op::combine(d, acc3, E::load(d, p + 3 * n));
+      }
     }
     T* q = static_cast<T*>(o.dst) + i;
     store<E, kStores>(d, Op::finish(d, acc0, o.divisor), q);
-    store<E, kStores>(d, Op::finish(d, acc1, o.divisor), q + n);
-    store<E, kStores>(d, Op::finish(d, acc2, o.divisor), q + 2 * n);
-    store<E, kStores>(d, Op::finish(d, acc3, o.divisor), q + 3 * n);
+    if constexpr (at_once > 1) store<E, kStores>(d, Op::finish(d, acc1, o.divisor), q + n);
+    if constexpr (at_once > 2) {
+      store<E, kStores>(d, Op::finish(d, acc2, o.divisor), q + 2 * n);
+      store<E, kStores>(d, Op::finish(d, acc3, o.divisor), q + 3 * n);
+    }
   }
   if (i != elems) fold_ends<E, Op>(o, i, elems);
   // Streaming stores may become visible after later normal stores, such as the flag that announces these bytes: wait

@@ -62,7 +62,7 @@ class Transport {
   // its latest), if it is among the last 64 and known.
   virtual std::optional<CallRecord> announced(int rank, uint64_t seq) const = 0;
 
-  // Cold path, called at least every 50 ms while a call waits: looks whether one of this transport's peers has died
+  // Cold path, called at least every 250 ms while a call waits: looks whether one of this transport's peers has died
   // (process ended, connection lost) and for faults raised by others. The first fault found stays.
   virtual std::optional<Fault> fault() = 0;
   // `peer` has left in good order (destroyed its communicator) and all it had sent is here. No fault, unless it is

@@ -348,10 +348,11 @@ class Soak : public Places {};
 TEST_P(Soak, EveryBit) {
   const uint32_t drawn = seed();
   const int calls = calls_of_a_run();
-  const char* const proto = std::getenv("HOCKET_PROTO");
+  const char* const given = std::getenv("HOCKET_PROTO");
+  const std::string_view protocol = given != nullptr ? given : "auto";
   // Messages of slots so small never lie elsewhere.
-  const bool copies_all = std::string_view(proto != nullptr ? proto : "") == "slot" || GetParam().small ||
-                          std::string_view(GetParam().transport) == "tcp";
+  const bool copies_all = protocol == "slot" || GetParam().small || std::string_view(GetParam().transport) == "tcp";
+  const bool rare = protocol == "direct";  // is for large all-reduces and all-gathers alone
   for (const int n : {2, 3}) {
     std::printf("%d ranks, %d calls, HOCKET_TEST_SEED=%u\n", n, calls, drawn);
     std::fflush(stdout);
@@ -368,11 +369,14 @@ TEST_P(Soak, EveryBit) {
           if (c != nullptr) c->abort();
         return;
       }
-      without_copy += comm.messages_without_copy();
+      for (const Communicator* c : {&comm, twin->get(), turned->get(), part->get()})
+        if (c != nullptr) without_copy += c->messages_without_copy();
       good(finalize(**twin));
     });
-    if (GetParam().hosts == 1) {
-      EXPECT_EQ(without_copy == 0, copies_all) << without_copy;
+    if (copies_all) {
+      EXPECT_EQ(without_copy, 0u);
+    } else if (!rare && GetParam().hosts == 1) {
+      EXPECT_GT(without_copy, 0u);
     }
     ASSERT_FALSE(HasFailure()) << "HOCKET_TEST_SEED=" << drawn << " repeats it";
   }
