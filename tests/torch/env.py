@@ -4,7 +4,7 @@ the peer's suite and bench/torch_compare.py run in.
     python3 tests/torch/env.py          prints the interpreter, or says why there is none (exit status 77)
 
 torch comes from a folder of wheels that pip is configured with (find-links), else from download.pytorch.org, which has smaller
-builds for the CPU, else from wherever pip looks. HOCKET_TORCH_ENV names an environment that has torch 2.13 already; nothing is installed into it."""
+builds for the CPU, else from wherever pip looks. TORCH_TEST_ENV names an environment that has torch 2.13 already; nothing is installed into it."""
 
 import fcntl
 import os
@@ -81,10 +81,10 @@ def python(library=ROOT / "build/release/lib/libhocket.so"):
     PLACE.parent.mkdir(exist_ok=True)
     with open(PLACE.parent / "torch-env.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        given = os.environ.get("HOCKET_TORCH_ENV")
+        given = os.environ.get("TORCH_TEST_ENV")
         interpreter = (pathlib.Path(given) if given else PLACE) / "bin/python"
         if given and torch_of(interpreter) != TORCH:
-            raise Missing("HOCKET_TORCH_ENV names no environment with torch 2.13.0")
+            raise Missing("TORCH_TEST_ENV names no environment with torch 2.13.0")
         if not given and torch_of(interpreter) != TORCH:
             make(interpreter)
         build(interpreter, library)

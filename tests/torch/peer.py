@@ -29,7 +29,7 @@ def run(python, backend, ranks, alias=False, select=None):
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.xml"
         variables = env.environment(BACKEND=backend, WORLD_SIZE=str(ranks), TEMP_DIR=folder, TMPDIR=folder,
-                                    DISTRIBUTED_TESTS_DEFAULT_TIMEOUT="100", HOCKET_PEER_ALIAS="1" if alias else "0")
+                                    DISTRIBUTED_TESTS_DEFAULT_TIMEOUT="100", PEER_ALIAS="1" if alias else "0")
         start = time.monotonic()
         done = subprocess.run([python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=150", f"--junitxml={report}",
                                *(["-k", select] if select else []), HERE / "peer_suite.py"],

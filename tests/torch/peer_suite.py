@@ -1,6 +1,6 @@
 """torch.testing._internal.distributed.distributed_test, as it is in torch's wheel, for pytest: run by peer.py.
 
-BACKEND and WORLD_SIZE choose the back end and the number of ranks. HOCKET_PEER_ALIAS=1: where the suite asks for the name of
+BACKEND and WORLD_SIZE choose the back end and the number of ranks. PEER_ALIAS=1: where the suite asks for the name of
 the back end, it also answers to "gloo" and "mpi", which lets about 60 more tests run."""
 
 import os
@@ -12,7 +12,7 @@ import torch.testing._internal.common_distributed as common
 import hocket.torch  # noqa: F401
 
 NAME = os.environ["BACKEND"]
-ALIAS = os.environ.get("HOCKET_PEER_ALIAS") == "1"
+ALIAS = os.environ.get("PEER_ALIAS") == "1"
 os.environ.setdefault("INIT_METHOD", "file://" + os.path.join(tempfile.mkdtemp(), "store"))
 for feature in ("gpu", "cuda", "ddp", "subgroup", "plugin"):
     common.DistTestCases.backend_feature[feature].add(NAME)

@@ -38,7 +38,7 @@ def main():
         launch.write_xml(results, file.stem)
         return 0
     variables = env.environment(PYTHONPATH=f"{env.environment()['PYTHONPATH']}:{env.ROOT / 'tests/launch'}",
-                                HOCKET_LIBRARY=str(library))
+                                LIBHOCKET=str(library))
     return subprocess.run([python, "-B", "-W", "ignore", file, programs], env=variables, check=False).returncode
 
 
