@@ -28,7 +28,7 @@ def skipped(file, why):
 
 def main():
     programs, file = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    library = programs.parent / "lib/libhocket.so"
+    library = programs.resolve().parent / "lib/libhocket.so"
     try:
         python = env.python(library)
     except env.Missing as why:
