@@ -1,5 +1,5 @@
-"""A Python that has torch 2.13 and this tree's hocket.torch, made on first use in build/torch-env. What the tests of tests/torch,
-the peer's suite and bench/torch_compare.py run in.
+"""A Python that has torch 2.13 and this tree's hocket.torch, made on first use in build/torch-env. What the tests of tests/torch
+run in.
 
     python3 tests/torch/env.py          prints the interpreter, or says why there is none (exit status 77)
 
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLACE = ROOT / "build/torch-env"
 TORCH = "2.13.0"
 PYTHONS = (3, 10), (3, 12)  # for which there is a build of that torch for the CPU that is small enough to be fetched by a test
-HELPERS = ["numpy", "pytest", "pytest-timeout", "expecttest", "hypothesis"]  # the peer's suite needs them
+HELPERS = ["numpy"]
 
 
 class Missing(Exception):
