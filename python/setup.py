@@ -2,7 +2,7 @@
 hocket/_torch*.so. What CMake builds stays in build/python of the source tree, so that a second installation is quick.
 
 HOCKET_BUILD_FOLDER names another folder, HOCKET_BUILD_JOBS how many compilers run at a time (default: one per CPU),
-HOCKET_LIBRARY a libhocket.so of this tree that is built already."""
+LIBHOCKET a libhocket.so of this tree that is built already."""
 
 import os
 import pathlib
@@ -29,7 +29,7 @@ class CMakeBuild(build_ext):
             sys.exit(f"hocket: needed to build it and not found: {', '.join(missing)}; scripts/bootstrap installs all of it")
         folder = pathlib.Path(os.environ.get("HOCKET_BUILD_FOLDER", ROOT / "build/python"))
         jobs = os.environ.get("HOCKET_BUILD_JOBS", str(os.cpu_count()))
-        given = os.environ.get("HOCKET_LIBRARY", "")
+        given = os.environ.get("LIBHOCKET", "")
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         subprocess.run(["cmake", "-S", ROOT / "python", "-B", folder, *generator, "-DCMAKE_BUILD_TYPE=Release",
                         "-DCMAKE_CXX_FLAGS_RELEASE=-O3 -g1 -DNDEBUG", f"-DHOCKET_LIBRARY={given}",

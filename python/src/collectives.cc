@@ -181,14 +181,19 @@ Work HocketBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& i
 // --- lists of tensors
 
 Work HocketBackend::allgather(Lists& outputs, Tensors& inputs, const c10d::AllgatherOptions& o) {
-  check_length(job(OpType::ALLGATHER, "hocket:all_gather", o.timeout, o.asyncOp), "the list of inputs", inputs.size(),
-               1);
-  return allgather_coalesced(outputs, inputs, o);
+  Job j = job(OpType::ALLGATHER, "hocket:all_gather", o.timeout, o.asyncOp);
+  check_length(j, "the list of inputs", inputs.size(), 1);
+  check_length(j, "the list of outputs", only_list(j, outputs).size(), static_cast<size_t>(getSize()));
+  Lists by_rank;
+  for (const at::Tensor& t : outputs[0]) by_rank.push_back({t});
+  return allgather_coalesced(by_rank, inputs, o);
 }
 
+// Outputs are by rank, then by input.
 Work HocketBackend::allgather_coalesced(Lists& outputs, Tensors& inputs, const c10d::AllgatherOptions& o) {
   Job j = job(OpType::ALLGATHER, "hocket:all_gather", o.timeout, o.asyncOp);
-  check_length(j, "the list of output lists", outputs.size(), inputs.size());
+  check_length(j, "the list of output lists", outputs.size(), static_cast<size_t>(getSize()));
+  for (const Tensors& list : outputs) check_length(j, "the outputs of a rank", list.size(), inputs.size());
   struct Piece {
     const void* from;
     void* to;
@@ -198,14 +203,14 @@ Work HocketBackend::allgather_coalesced(Lists& outputs, Tensors& inputs, const c
   std::vector<Piece> pieces;
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_tensor(j, inputs[i]);
-    check_length(j, "the list of outputs", outputs[i].size(), static_cast<size_t>(getSize()));
-    check_same(j, checked(j, outputs[i]), inputs[i]);
-    check_length(j, "the output of this rank", elements(outputs[i][static_cast<size_t>(getRank())]),
-                 elements(inputs[i]));
+    Tensors from_all;
+    for (const Tensors& list : outputs) from_all.push_back(list[i]);
+    check_same(j, checked(j, from_all), inputs[i]);
+    check_length(j, "the output of this rank", elements(from_all[static_cast<size_t>(getRank())]), elements(inputs[i]));
     const Unit unit = moved_as(inputs[i]);
     const void* const from = readable(j, inputs[i]).data_ptr();
-    pieces.push_back({from, writable_list(j, outputs[i]).data_ptr(), counts_of(outputs[i], unit), unit.type});
-    j.outputs.insert(j.outputs.end(), outputs[i].begin(), outputs[i].end());
+    pieces.push_back({from, writable_list(j, from_all).data_ptr(), counts_of(from_all, unit), unit.type});
+    j.outputs.insert(j.outputs.end(), from_all.begin(), from_all.end());
   }
   return group_->run(std::move(j), pieces.size(), [&](size_t i, hktComm_t comm, const hktCallOptions_t* options) {
     const Piece& p = pieces[i];

@@ -44,47 +44,6 @@ TEST(RequestsInC, WaitAndTestSetTheHandleToNull) {
   });
 }
 
-TEST(MessagesInC, ReceivesTellWhatCame) {
-  with_ranks(2, [](hktComm_t comm, int rank) {
-    float x[5] = {1, 2, 3, 4, 5};
-    hktMessage_t message = {};
-    if (rank == 1) good(hktSend(x, 3, hktFloat32, 0, 2, comm, nullptr));
-    if (rank == 0) {
-      good(hktRecvMessage(x, 5, hktFloat32, HKT_ANY_SOURCE, 2, &message, comm, nullptr));
-      EXPECT_EQ(message.source, 1);
-      EXPECT_EQ(message.count, 3u);
-    }
-    expect_failure(hktRecvMessage(x, 5, hktFloat32, 0, 2, nullptr, comm, nullptr), hktInvalidArgument,
-                   {"hktRecvMessage", "message"});
-    expect_failure(hktRecvMessage(x, 5, hktFloat32, -2, 2, &message, comm, nullptr), hktInvalidArgument,
-                   {"peer is -2"});
-    expect_failure(hktRecv(x, 5, hktFloat32, HKT_ANY_SOURCE, 2, comm, nullptr), hktInvalidArgument, {"peer is -1"});
-    good(hktBarrier(comm, nullptr));
-  });
-}
-
-TEST(RequestsInC, ProgressSaysWhetherAnythingMoved) {
-  with_ranks(2, [](hktComm_t comm, int) {
-    int moved = 7;
-    good(hktCommProgress(comm, &moved));  // nothing is outstanding
-    EXPECT_EQ(moved, 0);
-    std::vector<float> x(1 << 20, 1.0f);
-    hktRequest_t r = nullptr;
-    const hktCallOptions_t later = into(r);
-    good(hktAllReduce(x.data(), x.data(), x.size(), hktFloat32, hktSum, comm, &later));
-    // All of it by progress alone.
-    while (x.back() != 2.0f || x.front() != 2.0f) {
-      good(hktCommProgress(comm, &moved));
-      if (moved == 0) std::this_thread::yield();
-    }
-    int done = 0;
-    while (done == 0) good(hktRequestTest(&r, &done));
-    good(hktBarrier(comm, nullptr));
-    expect_failure(hktCommProgress(comm, nullptr), hktInvalidArgument, {"hktCommProgress", "moved"});
-    expect_failure(hktCommProgress(nullptr, &moved), hktInvalidArgument, {"hktCommProgress", "comm"});
-  });
-}
-
 TEST(VectorsInC, InPlaceAndUneven) {
   with_ranks(2, [](hktComm_t comm, int rank) {
     std::vector<float> in(20), out(20);

@@ -163,8 +163,11 @@ def coalesced(rank, size):
             dist.reduce_scatter_tensor(out, torch.arange(size).repeat_interleave(out.numel()).float())
     for out in outs:
         same(out, torch.full_like(out, float(rank * size)))
-    work = dist.group.WORLD.allgather_coalesced([[torch.zeros(2) for _ in range(size)]], [torch.ones(2)])
-    work.wait()
+    outs = [[torch.zeros(2), torch.zeros(3)] for _ in range(size)]
+    dist.group.WORLD.allgather_coalesced(outs, [torch.full((2,), float(rank)), torch.full((3,), rank + 0.5)]).wait()
+    for r, (two, three) in enumerate(outs):
+        same(two, torch.full((2,), float(r)))
+        same(three, torch.full((3,), r + 0.5))
 
 
 def objects(rank, size):

@@ -1,10 +1,10 @@
-"""A Python that has torch 2.13 and this tree's hocket.torch, made on first use in build/torch-env. What the tests of tests/torch,
-the peer's suite and bench/torch_compare.py run in.
+"""A Python that has torch 2.13 and this tree's hocket.torch, made on first use in build/torch-env. What the tests of tests/torch
+run in.
 
     python3 tests/torch/env.py          prints the interpreter, or says why there is none (exit status 77)
 
 torch comes from a folder of wheels that pip is configured with (find-links), else from download.pytorch.org, which has smaller
-builds for the CPU, else from wherever pip looks. HOCKET_TORCH_ENV names an environment that has torch 2.13 already; nothing is installed into it."""
+builds for the CPU, else from wherever pip looks. TORCH_TEST_ENV names an environment that has torch 2.13 already; nothing is installed into it."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLACE = ROOT / "build/torch-env"
 TORCH = "2.13.0"
 PYTHONS = (3, 10), (3, 12)  # for which there is a build of that torch for the CPU that is small enough to be fetched by a test
-HELPERS = ["numpy", "pytest", "pytest-timeout", "expecttest", "hypothesis"]  # the peer's suite needs them
+HELPERS = ["numpy"]
 
 
 class Missing(Exception):
@@ -81,10 +81,10 @@ def python(library=ROOT / "build/release/lib/libhocket.so"):
     PLACE.parent.mkdir(exist_ok=True)
     with open(PLACE.parent / "torch-env.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        given = os.environ.get("HOCKET_TORCH_ENV")
+        given = os.environ.get("TORCH_TEST_ENV")
         interpreter = (pathlib.Path(given) if given else PLACE) / "bin/python"
         if given and torch_of(interpreter) != TORCH:
-            raise Missing("HOCKET_TORCH_ENV names no environment with torch 2.13.0")
+            raise Missing("TORCH_TEST_ENV names no environment with torch 2.13.0")
         if not given and torch_of(interpreter) != TORCH:
             make(interpreter)
         build(interpreter, library)

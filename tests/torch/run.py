@@ -28,7 +28,7 @@ def skipped(file, why):
 
 def main():
     programs, file = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    library = programs.parent / "lib/libhocket.so"
+    library = programs.resolve().parent / "lib/libhocket.so"
     try:
         python = env.python(library)
     except env.Missing as why:
@@ -38,7 +38,7 @@ def main():
         launch.write_xml(results, file.stem)
         return 0
     variables = env.environment(PYTHONPATH=f"{env.environment()['PYTHONPATH']}:{env.ROOT / 'tests/launch'}",
-                                HOCKET_LIBRARY=str(library))
+                                LIBHOCKET=str(library))
     return subprocess.run([python, "-B", "-W", "ignore", file, programs], env=variables, check=False).returncode
 
 
