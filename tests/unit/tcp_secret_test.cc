@@ -62,8 +62,9 @@ TEST(TcpSecret, RanksWithOneSecretMeet) {
 }
 
 // Longer than a stranger may take for a hello.
+constexpr int64_t kLongNs = tcp::Port::kStrayNs + 100'000'000;
 void pump_alone(tcp::TcpTransport& t) {
-  const int64_t until = now_ns() + tcp::Port::kStrayNs + 100'000'000;
+  const int64_t until = now_ns() + kLongNs;
   while (now_ns() < until) t.progress();
 }
 
@@ -77,6 +78,37 @@ TEST(TcpSecret, ARankThatComputesForLongIsReachedAllTheSame) {
   Link recv = recv_end(*ranks[0], 1);
   ASSERT_TRUE(pump_until(ranks, [&] { return recv.pop_ready(kTcpSignature) || has_fault(*ranks[1]); }));
   for (auto& t : ranks) EXPECT_FALSE(has_fault(*t)) << text_of(*t);
+}
+
+// The one that connects may begin to compute at any point of the proof, and the other one, which waits, lets go of it.
+TEST(TcpSecret, ARankThatComputesInTheMiddleOfItsProofIsMetAllTheSame) {
+  const SharedSecret secret = secret_of("the secret of a test");
+  struct Job {
+    TcpRanks ranks;
+    Link send, recv;
+  };
+  std::vector<Job> jobs;
+  for (const size_t rounds : {0, 1, 2, 3, 4}) {
+    Job job{make_ranks({secret, secret, secret}, kNonce), {}, {}};
+    ASSERT_EQ(job.ranks.size(), 3u);
+    job.recv = recv_end(*job.ranks[0], 1);
+    job.send = send_end(*job.ranks[1], 0);
+    push(job.send, 5);
+    for (size_t i = 0; i < rounds; ++i) {
+      job.ranks[1]->progress();
+      job.ranks[0]->progress();
+    }
+    jobs.push_back(std::move(job));
+  }
+  const int64_t until = now_ns() + kLongNs;
+  while (now_ns() < until)
+    for (Job& job : jobs) job.ranks[0]->progress();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    Job& job = jobs[i];
+    SCOPED_TRACE(i);
+    ASSERT_TRUE(pump_until(job.ranks, [&] { return job.recv.pop_ready(kTcpSignature) || has_fault(*job.ranks[1]); }));
+    for (auto& t : job.ranks) EXPECT_FALSE(has_fault(*t)) << text_of(*t);
+  }
 }
 
 // A lower rank that waits for a higher one watches it; that is no death of either.

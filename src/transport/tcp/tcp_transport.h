@@ -119,6 +119,7 @@ class TcpTransport final : public Transport, private Pump {
   void adopt(Connector::Made& made) HKT_REQUIRES(turn_);
   void adopt_share(Connector::Made& made) HKT_REQUIRES(turn_);
   void widen(Peer& p) HKT_REQUIRES(turn_);
+  void no_more_shares(Peer& p, const std::string& why) HKT_REQUIRES(turn_);
   void prepare(int fd, Peer& p) HKT_REQUIRES(turn_);
   enum class Sockets : uint8_t { needed, all };
   bool receive(Peer& p, Sockets which) HKT_REQUIRES(turn_);
@@ -129,6 +130,7 @@ class TcpTransport final : public Transport, private Pump {
   void flush_later(Peer& p) HKT_REQUIRES(turn_);
   bool flush_queued() HKT_REQUIRES(turn_);
   void blame(int rank, Code code, std::string text) HKT_REQUIRES(turn_);
+  void blame_nonsense(const Peer& p, const Error& error) HKT_REQUIRES(turn_);
   void spread(const Fault& fault) HKT_REQUIRES(turn_);
   void heard(const Fault& fault) HKT_REQUIRES(turn_);
   void say_goodbye() HKT_REQUIRES(turn_);
