@@ -48,16 +48,24 @@ class Loop {
         options_(std::move(options)),
         nranks_(options_.nranks) {}
 
+  // Before run(): it ends when the other end of `stop` is closed. Without that it could not be ended, and without its
+  // listeners nobody could come.
+  Status prepare(int stop) {
+    if (!watch(EPOLL_CTL_ADD, stop, EPOLLIN, &stop_mark_)) return sys_error("cannot have a socket watched by epoll");
+    for (const Fd& listener : listeners_)
+      if (!watch(EPOLL_CTL_ADD, listener.get(), EPOLLIN, &listener_mark_))
+        return sys_error("cannot have the listener of the rendezvous watched by epoll");
+    return {};
+  }
+
   // Until the job is over, or the other end of `stop` is closed.
-  void run(int stop) {
+  void run() {
     for (Fd& fd : newcomers_) {
       Connection& c = add(std::move(fd), "this process");
       c.local = true;
       c.proof.reset();
       ++locals_;
     }
-    watch(EPOLL_CTL_ADD, stop, EPOLLIN, &stop_mark_);
-    for (const Fd& listener : listeners_) watch(EPOLL_CTL_ADD, listener.get(), EPOLLIN, &listener_mark_);
     loop();
     close_listeners();
     for (Connection& c : connections_) close(c);
@@ -521,7 +529,7 @@ class Loop {
   }
 
   Fd epoll_;
-  char stop_mark_ = 0, listener_mark_ = 0;  // what epoll reports instead of a connection
+  static inline char stop_mark_ = 0, listener_mark_ = 0;  // what epoll reports instead of a connection
   std::vector<Fd> listeners_;
   std::vector<Fd> newcomers_;  // connections from this process, until run()
   TcpServer::Options options_;
@@ -560,10 +568,11 @@ Result<std::unique_ptr<TcpServer>> TcpServer::start(std::vector<Fd> listeners, s
   if (!over) return std::move(over.error());
   HKT_ASSIGN(Fd epoll, make_epoll());
   // `over` is closed when the thread drops what it captured.
-  Result<std::thread> thread = start_thread(
-      "the rendezvous thread", [loop = Loop(std::move(listeners), std::move(members), options, std::move(epoll)),
-                                stopped = std::move(stop->second),
-                                closed_when_over = std::move(over->second)]() mutable { loop.run(stopped.get()); });
+  Loop all(std::move(listeners), std::move(members), options, std::move(epoll));
+  HKT_TRY(all.prepare(stop->second.get()));
+  Result<std::thread> thread =
+      start_thread("the rendezvous thread", [loop = std::move(all), stopped = std::move(stop->second),
+                                             closed_when_over = std::move(over->second)]() mutable { loop.run(); });
   if (!thread) return std::move(thread.error());
   std::unique_ptr<TcpServer> server(new TcpServer);
   server->stop_ = std::move(stop->first);
@@ -576,9 +585,10 @@ Status TcpServer::start_detached(std::vector<Fd> listeners, const Options& optio
   Result<std::pair<Fd, Fd>> never = socket_pair();
   if (!never) return std::move(never.error());
   HKT_ASSIGN(Fd epoll, make_epoll());
-  Result<std::thread> thread =
-      start_thread("the rendezvous thread", [loop = Loop(std::move(listeners), {}, options, std::move(epoll)),
-                                             stop = std::move(*never)]() mutable { loop.run(stop.second.get()); });
+  Loop all(std::move(listeners), {}, options, std::move(epoll));
+  HKT_TRY(all.prepare(never->second.get()));
+  Result<std::thread> thread = start_thread(
+      "the rendezvous thread", [loop = std::move(all), stop = std::move(*never)]() mutable { loop.run(); });
   if (!thread) return std::move(thread.error());
   thread->detach();
   return {};
