@@ -126,6 +126,36 @@ TEST(TcpSecret, AWatchOfARankThatComputesForLongIsNoDeath) {
   for (auto& t : ranks) EXPECT_FALSE(has_fault(*t)) << text_of(*t);
 }
 
+TEST(TcpSecret, ARankThatComputesInTheMiddleOfItsWatchBlamesNobody) {
+  const SharedSecret secret = secret_of("the secret of a test");
+  std::vector<TcpRanks> jobs;
+  std::vector<Link> links;
+  for (int i = 0; i < 7; ++i) {
+    jobs.push_back(make_ranks({secret, secret, secret}, kNonce));
+    ASSERT_EQ(jobs.back().size(), 3u);
+    links.push_back(recv_end(*jobs.back()[0], 1));
+  }
+  pump_alone(*jobs[0][0]);  // long enough for a watch to begin at the next look
+  for (size_t i = 0; i < jobs.size(); ++i)
+    for (size_t round = 0; round < i; ++round)
+      for (const size_t r : {0, 1}) EXPECT_FALSE(has_fault(*jobs[i][r]));
+  const int64_t until = now_ns() + kLongNs;
+  while (now_ns() < until)
+    for (TcpRanks& ranks : jobs) EXPECT_FALSE(has_fault(*ranks[1]));
+  // Longer than the end of a watch may be explained by a connection.
+  const int64_t after = now_ns() + tcp::Connector::kEndedNs + 100'000'000;
+  while (now_ns() < after)
+    for (TcpRanks& ranks : jobs)
+      for (const size_t r : {0, 1}) has_fault(*ranks[r]);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    SCOPED_TRACE(i);
+    Link send = send_end(*jobs[i][1], 0);
+    push(send, 5);
+    ASSERT_TRUE(pump_until(jobs[i], [&] { return links[i].pop_ready(kTcpSignature) || has_fault(*jobs[i][0]); }));
+    for (auto& t : jobs[i]) EXPECT_FALSE(has_fault(*t)) << text_of(*t);
+  }
+}
+
 TEST(TcpSecret, AWatchedRankThatEndsIsNamed) {
   const SharedSecret secret = secret_of("the secret of a test");
   TcpRanks ranks = make_ranks({secret, secret, secret}, kNonce);
