@@ -51,7 +51,8 @@ constexpr Variable kTable[] = {
      "TCP ports to listen at; by default the system gives free ones."},
     {"HOCKET_SECRET", "", "16 to 4096 bytes, equal on all ranks",
      "Secret of the job: who does not prove that it knows it is refused (docs/security.md)."},
-    {"HOCKET_SECRET_FILE", "", "path of a file of this user with mode 0600", "File with the secret of the job."},
+    {"HOCKET_SECRET_FILE", "", "path of a file of this user with mode 0600 or 0400",
+     "File with the secret of the job."},
     {"HOCKET_NSOCKS_PERPEER", "1", "1 to 16",
      "TCP connections of a pair of ranks that large messages are shared out to, once some flow; the higher rank's "
      "value counts."},
@@ -94,16 +95,30 @@ void warn_unknown_now() {
 
 std::span<const Variable> table() { return kTable; }
 
-std::optional<std::string> get(std::string_view name) {
+namespace {
+
+// Its value, null if it is not set.
+const char* value_of(std::string_view name) {
   if (find(name) == nullptr) {
     // A name that documentation would not have: a fault of the caller in every build.
     std::fprintf(stderr, "hocket: %.*s is not in the table of src/base/env.cc\n", static_cast<int>(name.size()),
                  name.data());
     std::abort();
   }
-  const char* value = std::getenv(std::string(name).c_str());
+  return std::getenv(std::string(name).c_str());
+}
+
+}  // namespace
+
+std::optional<std::string> get(std::string_view name) {
+  const char* const value = value_of(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return std::string(value);
+}
+
+bool set_and_empty(std::string_view name) {
+  const char* const value = value_of(name);
+  return value != nullptr && *value == '\0';
 }
 
 Result<int64_t> get_int(std::string_view name, int64_t fallback, int64_t low, int64_t high) {

@@ -24,6 +24,8 @@ std::span<const Variable> table();
 
 // The value, if set and not empty. `name` must be in the table (checked by an assertion).
 std::optional<std::string> get(std::string_view name);
+// Set, and empty: for those variables whose absence must not be a slip.
+bool set_and_empty(std::string_view name);
 // A whole number within [low, high]; an error names the variable, the value found and the range.
 Result<int64_t> get_int(std::string_view name, int64_t fallback, int64_t low, int64_t high);
 // One of `choices`; an error lists them.

@@ -33,7 +33,9 @@ void pace_if_far(int fd) {
   tcp_info info{};
   socklen_t size = sizeof info;
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
-  if (size < offsetof(tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt || info.tcpi_min_rtt < kFarUs) return;
+  if (size < offsetof(tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt || info.tcpi_min_rtt < kFarUs ||
+      info.tcpi_min_rtt == UINT32_MAX)  // no sample yet
+    return;
   char name[16] = "";
   std::FILE* f = std::fopen("/proc/sys/net/ipv4/tcp_congestion_control", "re");
   if (f == nullptr) return;

@@ -1,9 +1,8 @@
 #include "base/proof.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 
+#include "base/random.h"
 #include "base/socket.h"
 
 namespace hocket {
@@ -63,14 +62,6 @@ Error refused(uint16_t why, const std::string& who) {
   return error(hktInvalidUsage, "%s refuses this process, for a reason that another version knows", who.c_str());
 }
 
-std::string random_bytes(size_t n) {
-  std::string out(n, '\0');
-  // Up to 256 bytes come whole, or not at all while the system's pool fills up at boot.
-  while (getrandom(out.data(), n, 0) != static_cast<ssize_t>(n)) {
-  }
-  return out;
-}
-
 std::string_view view(const Secret::Mac& mac) { return {mac.data(), mac.size()}; }
 std::string labelled(std::string_view label, std::string_view what) { return std::string(label) + std::string(what); }
 
@@ -86,7 +77,12 @@ bool SeenProofs::has(std::string_view proof) const {
 
 Handshake Handshake::connecting(SharedSecret secret, std::string who) {
   Handshake h(std::move(secret), std::move(who), State::answer_head);
-  h.mine_ = random_bytes(kNonce);
+  Result<std::string> mine = random_bytes(kNonce);
+  if (!mine) {
+    h.failure_ = std::move(mine.error());
+    return h;
+  }
+  h.mine_ = std::move(*mine);
   h.first_ = head(Kind::challenge) + h.mine_;
   return h;
 }
@@ -122,6 +118,7 @@ size_t Handshake::expects() const {
 
 Status Handshake::take(std::string_view bytes, std::string& reply) {
   reply.clear();
+  if (failure_) return *failure_;
   switch (state_) {
     case State::challenge_head:
     case State::proof_head:
@@ -130,7 +127,7 @@ Status Handshake::take(std::string_view bytes, std::string& reply) {
       return take_head(bytes, reply);
     case State::challenge: {
       theirs_ = bytes;
-      mine_ = random_bytes(kNonce);
+      HKT_ASSIGN(mine_, random_bytes(kNonce));
       HKT_ASSIGN(const Secret::Mac mac, secret_->mac(labelled(kAccepts, nonces())));
       reply = head(Kind::answer) + mine_ + std::string(view(mac));
       state_ = State::proof_head;
@@ -216,6 +213,7 @@ Result<bool> Handshake::advance(int fd) {
     HKT_ASSIGN(const size_t sent, send_some(fd, bytes.data(), bytes.size()));
     return sent == bytes.size() ? Status() : Status(error(hktRemoteError, "%s takes nothing", who_.c_str()));
   };
+  if (failure_) return *failure_;
   if (!std::exchange(begun_, true)) HKT_TRY(say(first_));
   while (expects() != 0) {
     const size_t have = in_.size();

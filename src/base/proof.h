@@ -57,6 +57,8 @@ class Handshake {
   // After an error `reply` is what to say before hanging up.
   std::string first() const { return first_; }
   size_t expects() const;
+  // On the side that connects: they have proven that they know the secret, and have yet to say that they are content.
+  bool other_is_known() const { return state_ == State::welcome; }
   Status take(std::string_view bytes, std::string& reply);
 
   // What a sealed message held, once it is complete.
@@ -81,6 +83,7 @@ class Handshake {
   size_t seal_size_ = 0;
   std::string sealed_;
   std::string first_;
+  std::optional<Error> failure_;  // why it could not even begin
   std::string in_;
   bool begun_ = false;
 };

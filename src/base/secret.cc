@@ -66,8 +66,9 @@ Result<std::string> read_file(const std::string& path) {
                  "%s belongs to user %u, but this process is of user %u: the secret's file must be the user's own",
                  which.c_str(), s.st_uid, geteuid());
   }
-  if ((s.st_mode & 07777) != 0600) {
-    return error(hktInvalidUsage, "%s has mode %04o, and must have 0600, so that nobody else can read it: chmod 600 %s",
+  if (const mode_t mode = s.st_mode & 07777; mode != 0600 && mode != 0400) {
+    return error(hktInvalidUsage,
+                 "%s has mode %04o, and must have 0600 or 0400, so that nobody else can read it: chmod 600 %s",
                  which.c_str(), s.st_mode & 07777U, in_quotes(path).c_str());
   }
   std::string out(Secret::kMost + 2, '\0');
@@ -104,6 +105,12 @@ Result<std::shared_ptr<const Secret>> Secret::make(std::string bytes, const std:
 }
 
 Result<std::shared_ptr<const Secret>> Secret::from_environment() {
+  // A script that lost the secret must not start a job that is open to everybody.
+  for (const char* const name : {kVariable, kFileVariable}) {
+    if (env::set_and_empty(name))
+      return error(hktInvalidUsage, "%s is set and empty: give it the secret%s, or unset it", name,
+                   name == kFileVariable ? "'s file" : "");
+  }
   std::optional<std::string> bytes = env::get(kVariable);
   const std::optional<std::string> path = env::get(kFileVariable);
   if (bytes && path) {

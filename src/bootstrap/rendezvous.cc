@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "base/socket.h"
 #include "base/text.h"
 #include "bootstrap/callback_store.h"
@@ -167,14 +168,15 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open_with(const OpenStore& open_
 // whether all belong to it. So this costs few bytes however many ranks there are.
 Status Rendezvous::meet(const Facts& facts) {
   const uint64_t digest = facts.table == nullptr ? 0 : facts.table->digest;
-  Card mine{facts.version, rank_, nranks_, getpid(), random_nonce(), digest, host_name(), ""};
+  HKT_ASSIGN(const uint64_t token, random_bits());
+  Card mine{facts.version, rank_, nranks_, getpid(), token, digest, host_name(), ""};
   if (secret_ != nullptr) {
     HKT_ASSIGN(const Secret::Mac proof, secret_->mac(mine.claim()));
     mine.proof.assign(proof.data(), proof.size());
   }
   Result<Store::Found> job = Store::Found();
   if (rank_ == 0) {
-    nonce_ = random_nonce();
+    HKT_ASSIGN(nonce_, random_bits());
     const std::string say = wire::Writer().u32(facts.version).u32(static_cast<uint32_t>(nranks_)).u64(nonce_).take();
     Status put = store_->put(card_key(0), mine.pack());
     if (put.ok()) put = store_->put(Store::Series{kJob}.key(0), say);
@@ -200,6 +202,11 @@ bool Rendezvous::is_mine(const Card& mine, const std::string& bytes) {
   return card.unpack(bytes, mine.version) && card.version == mine.version && card.token == mine.token;
 }
 
+// What rank 0 proves when it has compared the cards: of this job and no other.
+std::string Rendezvous::met_claim(std::string_view verdict) const {
+  return wire::Writer().raw("hocket met").u64(nonce_).raw(verdict).take();
+}
+
 // On rank 0. The first rank whose table is not rank 0's, -1 if there is none.
 Result<int> Rendezvous::check_cards(const Card& mine) {
   Result<Store::Found> found = store_->get(all_cards(nranks_), deadline_);
@@ -212,7 +219,14 @@ Result<int> Rendezvous::check_cards(const Card& mine) {
     if (!good.ok()) return publish(std::move(good.error()));
     if (odd < 0 && card.table != mine.table) odd = r;
   }
-  Status put = store_->put(kMet, wire::Writer().u32(static_cast<uint32_t>(odd + 1)).view());
+  const std::string verdict = wire::Writer().u32(static_cast<uint32_t>(odd + 1)).take();
+  std::string say = verdict;
+  if (secret_ != nullptr) {
+    Result<Secret::Mac> proof = secret_->mac(met_claim(verdict));
+    if (!proof) return publish(std::move(proof.error()));
+    say.append(proof.value().data(), proof.value().size());
+  }
+  Status put = store_->put(kMet, say);
   if (!put.ok()) return publish(std::move(put.error()));
   return odd;
 }
@@ -224,7 +238,18 @@ Result<int> Rendezvous::wait_for_check(const Card& mine) {
   if (!found->missing.empty()) return publish(who_is_absent());
   // Some stores overwrite: then this process sees another one's card in its place.
   if (!is_mine(mine, found->values[1])) return publish(duplicate(mine, found->values[1]));
-  wire::Reader in(found->values[0]);
+  const std::string& said = found->values[0];
+  const size_t size = std::min(said.size(), sizeof(uint32_t));
+  const std::string verdict = said.substr(0, size);
+  if (secret_ != nullptr && !secret_->proves(said.substr(size), met_claim(verdict))) {
+    return publish(
+        error(hktInvalidUsage,
+              "who answers for rank 0 does not prove to know the job secret of rank %d: give "
+              "all ranks the same HOCKET_SECRET, or the same HOCKET_SECRET_FILE, and each job a place of its "
+              "own",
+              rank_));
+  }
+  wire::Reader in(secret_ != nullptr ? verdict : said);
   const uint32_t odd = in.u32();
   if (!in.done() || odd > static_cast<uint32_t>(nranks_)) {
     return publish(error(hktRemoteError, "what rank 0 says of the ranks does not parse"));
@@ -236,7 +261,13 @@ Result<int> Rendezvous::wait_for_check(const Card& mine) {
 Error Rendezvous::who_is_absent() {
   Result<Store::Found> others = store_->get(all_cards(nranks_), Deadline::in_ms(0));
   if (!others) return std::move(others.error());
-  if (others->missing.empty()) others->missing.push_back(0);
+  if (others->missing.empty()) {
+    return error(
+        hktTimeout,
+        "all ranks of %d have come, but rank 0 has not compared what they say of themselves within %s: look at "
+        "its process, or raise HOCKET_INIT_TIMEOUT",
+        nranks_, seconds(deadline_.span_ns()).c_str());
+  }
   return absent(*others, "");
 }
 

@@ -80,6 +80,7 @@ class Rendezvous {
   Status meet(const Facts& facts);
   Result<int> check_cards(const Card& mine);
   Result<int> wait_for_check(const Card& mine);
+  std::string met_claim(std::string_view verdict) const;
   Error who_is_absent();
   static bool is_mine(const Card& mine, const std::string& bytes);
   Status agree_on_job(const Store::Found& job, uint32_t version);

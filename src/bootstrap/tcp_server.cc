@@ -48,16 +48,21 @@ class Loop {
         options_(std::move(options)),
         nranks_(options_.nranks) {}
 
+  // Before run(), which could not be ended without `stop`, and which nobody could reach without its listeners.
+  Status prepare(int stop) {
+    bool all = watch(EPOLL_CTL_ADD, stop, EPOLLIN, &stop_mark_);
+    for (const Fd& l : listeners_) all = watch(EPOLL_CTL_ADD, l.get(), EPOLLIN, &listener_mark_) && all;
+    return all ? Status() : Status(sys_error("cannot have the sockets of the rendezvous watched by epoll"));
+  }
+
   // Until the job is over, or the other end of `stop` is closed.
-  void run(int stop) {
+  void run() {
     for (Fd& fd : newcomers_) {
       Connection& c = add(std::move(fd), "this process");
       c.local = true;
       c.proof.reset();
       ++locals_;
     }
-    watch(EPOLL_CTL_ADD, stop, EPOLLIN, &stop_mark_);
-    for (const Fd& listener : listeners_) watch(EPOLL_CTL_ADD, listener.get(), EPOLLIN, &listener_mark_);
     loop();
     close_listeners();
     for (Connection& c : connections_) close(c);
@@ -521,7 +526,7 @@ class Loop {
   }
 
   Fd epoll_;
-  char stop_mark_ = 0, listener_mark_ = 0;  // what epoll reports instead of a connection
+  static inline char stop_mark_ = 0, listener_mark_ = 0;  // what epoll reports instead of a connection
   std::vector<Fd> listeners_;
   std::vector<Fd> newcomers_;  // connections from this process, until run()
   TcpServer::Options options_;
@@ -544,41 +549,39 @@ class Loop {
   Deadline linger_ = Deadline::never();
 };
 
-Result<Fd> make_epoll() {
+Result<Loop> make_loop(std::vector<Fd> listeners, std::vector<Fd> members, const TcpServer::Options& options,
+                       int stop) {
   Fd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return descriptor_error("cannot make an epoll descriptor");
-  return epoll;
+  Loop loop(std::move(listeners), std::move(members), options, std::move(epoll));
+  HKT_TRY(loop.prepare(stop));
+  return loop;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<TcpServer>> TcpServer::start(std::vector<Fd> listeners, std::vector<Fd> members,
                                                     const Options& options) {
-  Result<std::pair<Fd, Fd>> stop = socket_pair();
-  if (!stop) return std::move(stop.error());
-  Result<std::pair<Fd, Fd>> over = socket_pair();
-  if (!over) return std::move(over.error());
-  HKT_ASSIGN(Fd epoll, make_epoll());
+  HKT_ASSIGN(auto stop, socket_pair());
+  HKT_ASSIGN(auto over, socket_pair());
   // `over` is closed when the thread drops what it captured.
-  Result<std::thread> thread = start_thread(
-      "the rendezvous thread", [loop = Loop(std::move(listeners), std::move(members), options, std::move(epoll)),
-                                stopped = std::move(stop->second),
-                                closed_when_over = std::move(over->second)]() mutable { loop.run(stopped.get()); });
+  HKT_ASSIGN(Loop all, make_loop(std::move(listeners), std::move(members), options, stop.second.get()));
+  Result<std::thread> thread =
+      start_thread("the rendezvous thread", [loop = std::move(all), stopped = std::move(stop.second),
+                                             closed_when_over = std::move(over.second)]() mutable { loop.run(); });
   if (!thread) return std::move(thread.error());
   std::unique_ptr<TcpServer> server(new TcpServer);
-  server->stop_ = std::move(stop->first);
-  server->over_ = std::move(over->first);
+  server->stop_ = std::move(stop.first);
+  server->over_ = std::move(over.first);
   server->thread_ = std::move(*thread);
   return server;
 }
 
 Status TcpServer::start_detached(std::vector<Fd> listeners, const Options& options) {
-  Result<std::pair<Fd, Fd>> never = socket_pair();
-  if (!never) return std::move(never.error());
-  HKT_ASSIGN(Fd epoll, make_epoll());
+  HKT_ASSIGN(auto never, socket_pair());
+  HKT_ASSIGN(Loop all, make_loop(std::move(listeners), {}, options, never.second.get()));
   Result<std::thread> thread =
-      start_thread("the rendezvous thread", [loop = Loop(std::move(listeners), {}, options, std::move(epoll)),
-                                             stop = std::move(*never)]() mutable { loop.run(stop.second.get()); });
+      start_thread("the rendezvous thread", [loop = std::move(all), stop = std::move(never)]() mutable { loop.run(); });
   if (!thread) return std::move(thread.error());
   thread->detach();
   return {};

@@ -2,7 +2,8 @@
 //
 // It holds the keys of one job and knows nothing of what they mean. Anybody may connect to its port: who does not send
 // a valid hello within Options::greeting_ms is dropped, about kMaxStrangers wait at a time (the oldest makes room),
-// and a stranger costs the size of a hello. A rank counts as member from its first request on; a member whose
+// and a stranger costs no more than a hello, with a secret also the
+// state of a proof. A rank counts as member from its first request on; a member whose
 // connection ends without a bye has died, which fails the job for all others.
 //
 // It is over when all members have left; after an error it stays until all ranks of the job were told, or for a time: a

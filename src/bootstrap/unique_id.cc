@@ -1,12 +1,11 @@
 #include "bootstrap/unique_id.h"
 
-#include <sys/random.h>
-
 #include <cerrno>
 #include <cstring>
 #include <optional>
 
 #include "base/network_env.h"
+#include "base/random.h"
 #include "bootstrap/interfaces.h"
 #include "bootstrap/tcp_server.h"
 #include "bootstrap/wire.h"
@@ -20,19 +19,10 @@ constexpr size_t kMaxAddresses = 8;
 
 }  // namespace
 
-uint64_t random_nonce() {
-  uint64_t nonce = 0;
-  while (nonce == 0) {
-    // getrandom delivers up to 256 bytes whole or fails with EINTR while the system's pool fills up at boot.
-    if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) nonce = 0;
-  }
-  return nonce;
-}
-
 Result<OpenedId> open_unique_id() {
   HKT_ASSIGN(const std::vector<Interface> interfaces, usable_interfaces());
   OpenedId out;
-  out.nonce = random_nonce();
+  HKT_ASSIGN(out.nonce, random_bits());
   std::string addresses;
   std::optional<Error> failure;
   const std::string head = wire::Writer().raw(kMagic).u8(kVersion).u8(0).u64(out.nonce).take();

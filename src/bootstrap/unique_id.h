@@ -33,7 +33,4 @@ Status make_unique_id(hktUniqueId* id);
 // The id may come from anywhere: hktInvalidArgument if it is none.
 Result<Contact> read_unique_id(const hktUniqueId& id);
 
-// 64 random bits from the system, never 0.
-uint64_t random_nonce();
-
 }  // namespace hocket

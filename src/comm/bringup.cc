@@ -6,6 +6,7 @@
 
 #include "base/env.h"
 #include "base/network_env.h"
+#include "base/random.h"
 #include "bootstrap/interfaces.h"
 #include "comm/pack.h"
 #include "comm/progress.h"

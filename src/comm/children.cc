@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "base/random.h"
 #include "base/text.h"
 #include "comm/exchange.h"
 #include "comm/pack.h"

@@ -1,7 +1,5 @@
 #include "comm/roster.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -83,12 +81,6 @@ void look_up_facts(const Roster& roster, Parts& parts) {
   const std::vector<CpuShare>& mine = hosts[roster.mate(parts.rank).host];
   parts.local_ranks = static_cast<uint32_t>(mine.size());
   parts.cpus = usable_cpus(mine);
-}
-
-Result<uint64_t> random_bits() {
-  uint64_t bits = 0;
-  if (getrandom(&bits, sizeof bits, 0) != sizeof bits) return sys_error("getrandom");
-  return bits != 0 ? bits : 1;
 }
 
 }  // namespace hocket

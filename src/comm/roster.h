@@ -64,8 +64,6 @@ tcp::Config tcp_config(const Roster& roster, const Parts& parts);
 // What follows from a roster for selection and waiting: facts, costs, local_ranks, cpus.
 void look_up_facts(const Roster& roster, Parts& parts);
 
-// Random, and never 0.
-Result<uint64_t> random_bits();
 // A communicator's epoch follows from its nonce.
 inline uint32_t epoch_of(uint64_t nonce) { return static_cast<uint32_t>(nonce ^ (nonce >> 32)) | 1; }
 

@@ -46,6 +46,12 @@ struct TcpTestAccess {
     const TurnLock lock(t.turn_);
     return t.peers_[static_cast<size_t>(peer)]->shares.at(i)->fd.get();
   }
+  // Reads what `peer` has sent and does nothing else; false once its connections have ended.
+  static bool receive(TcpTransport& t, int peer) {
+    const TurnLock lock(t.turn_);
+    auto& p = *t.peers_[static_cast<size_t>(peer)];
+    return p.state == TcpTransport::Peer::State::up && (t.receive(p, TcpTransport::Sockets::all), true);
+  }
 };
 
 }  // namespace hocket::tcp

@@ -28,6 +28,9 @@ class MemoryStore {
   enum class Twice : uint8_t { refuse, overwrite };
   explicit MemoryStore(Twice twice) : twice_(twice) {}
 
+  // What somebody in between does to what is stored; false: it gets lost. Any thread.
+  std::function<bool(const std::string& key, std::string& value)> on_put;
+
   hktStore_t callbacks() {
     hktStore_t out{};
     out.size = sizeof out;
@@ -36,7 +39,9 @@ class MemoryStore {
       auto* self = static_cast<MemoryStore*>(ctx);
       const std::lock_guard lock(self->mutex_);
       if (self->twice_ == Twice::refuse && self->values_.count(key) != 0) return 1;
-      self->values_[key] = std::string(static_cast<const char*>(value), size);
+      std::string bytes(static_cast<const char*>(value), size);
+      if (self->on_put != nullptr && !self->on_put(key, bytes)) return 0;
+      self->values_[key] = std::move(bytes);
       self->changed_.notify_all();
       return 0;
     };

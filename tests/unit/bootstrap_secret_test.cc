@@ -5,6 +5,9 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -93,6 +96,44 @@ TEST_P(Secrets, TheFirstRankWithoutItIsRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Every, Secrets,
                          testing::Values(Kind::tcp, Kind::file, Kind::unique_id, Kind::callbacks_refuse));
+
+// The error of rank 1 of two, in whose store somebody changes what rank 0 has found.
+std::string second_of_two(const std::function<bool(std::string& value)>& change, int deadline_ms) {
+  MemoryStore store(MemoryStore::Twice::refuse);
+  bool seen = false;
+  store.on_put = [&](const std::string& key, std::string& value) {
+    if (!contains(key, "met/0")) return true;
+    seen = true;
+    return change(value);
+  };
+  RendezvousOptions options;
+  options.secret = secret_of(kRight);
+  std::string error;
+  std::optional<Result<std::unique_ptr<Rendezvous>>> zero;  // stays until rank 1 has what it gets
+  std::thread first([&] { zero = Rendezvous::open(store.callbacks(), 2, 0, Deadline::in_ms(deadline_ms), options); });
+  auto met = Rendezvous::open(store.callbacks(), 2, 1, Deadline::in_ms(deadline_ms), options);
+  if (!met) error = met.error().text;
+  first.join();
+  EXPECT_TRUE(seen);
+  return error;
+}
+
+TEST(SecretRendezvous, WhatRankZeroSaysIsProven) {
+  EXPECT_EQ(second_of_two([](std::string&) { return true; }, 10'000), "");
+  const std::string error = second_of_two(
+      [](std::string& value) {
+        value.back() = static_cast<char>(value.back() ^ 1);
+        return true;
+      },
+      10'000);
+  EXPECT_TRUE(contains(error, "who answers for rank 0 does not prove to know the job secret of rank 1")) << error;
+}
+
+TEST(SecretRendezvous, ARankZeroThatHasComeAndDoesNotAnswerIsNotCalledAbsent) {
+  const std::string error = second_of_two([](std::string&) { return false; }, 500);
+  EXPECT_TRUE(contains(error, "all ranks of 2 have come, but rank 0 has not compared what they say of themselves"))
+      << error;
+}
 
 TEST(SecretRendezvous, ComesFromTheEnvironment) {
   Place place(Kind::tcp);

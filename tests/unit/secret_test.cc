@@ -74,15 +74,18 @@ TEST_F(SecretFile, HoldsTheSecretWithoutItsNewline) {
 }
 
 TEST_F(SecretFile, MustBeTheUsersAlone) {
-  for (const mode_t mode : {0644, 0640, 0660, 0606, 0700, 0400}) {
+  for (const mode_t mode : {0644, 0640, 0660, 0606, 0700, 0200, 0440}) {
     ASSERT_EQ(chmod(path_.c_str(), mode), 0);
-    EXPECT_NE(read().find(format("has mode %04o, and must have 0600, so that nobody else can read it: chmod 600 '",
-                                 static_cast<unsigned>(mode))),
-              std::string::npos)
+    EXPECT_NE(
+        read().find(format("has mode %04o, and must have 0600 or 0400, so that nobody else can read it: chmod 600 '",
+                           static_cast<unsigned>(mode))),
+        std::string::npos)
         << read();
   }
-  ASSERT_EQ(chmod(path_.c_str(), 0600), 0);
-  EXPECT_EQ(read(), "");
+  for (const mode_t mode : {0600, 0400}) {
+    ASSERT_EQ(chmod(path_.c_str(), mode), 0);
+    EXPECT_EQ(read(), "");
+  }
   if (geteuid() != 0) return;  // only root can give it away
   ASSERT_EQ(chown(path_.c_str(), 12345, 0), 0);
   EXPECT_NE(read().find("belongs to user 12345, but this process is of user 0"), std::string::npos) << read();
@@ -113,13 +116,26 @@ TEST_F(SecretFile, ContradictsTheVariable) {
   EXPECT_EQ(secret.error().text, "HOCKET_SECRET and HOCKET_SECRET_FILE are both set: unset one");
 }
 
+TEST(Secret, MustNotBeLostOnTheWay) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"HOCKET_SECRET", "HOCKET_SECRET is set and empty: give it the secret, or unset it"},
+      {"HOCKET_SECRET_FILE", "HOCKET_SECRET_FILE is set and empty: give it the secret's file, or unset it"}};
+  for (const auto& [name, text] : cases) {
+    const ScopedEnvironment variables(Variables{{name, ""}});
+    const auto secret = Secret::from_environment();
+    ASSERT_FALSE(secret.ok());
+    EXPECT_EQ(secret.error().code, hktInvalidUsage);
+    EXPECT_EQ(secret.error().text, text);
+  }
+}
+
 TEST(Secret, NeedsLibcrypto) {
-  const auto secret = Secret::make(kBytes, "HOCKET_SECRET", {"libno-such-crypto.so.1", "libnone.so"});
+  const auto secret = Secret::make(kBytes, "HOCKET_SECRET", {"libno-such-crypto.so.1", "libm.so.6"});
   ASSERT_FALSE(secret.ok());
   EXPECT_EQ(secret.error().code, hktSystemError);
   EXPECT_EQ(secret.error().text,
             "HOCKET_SECRET is set, but libcrypto, which proves that a rank knows the secret, cannot be loaded (tried: "
-            "libno-such-crypto.so.1, libnone.so): install OpenSSL's library (libssl3 on Debian), or unset it on all "
+            "libno-such-crypto.so.1, libm.so.6): install OpenSSL's library (libssl3 on Debian), or unset it on all "
             "ranks");
 }
 

@@ -289,7 +289,8 @@ TEST(TcpHostile, RandomFramesNeverCrash) {
 
 TEST(TcpHostile, MatesWithOtherSettingsAreToldApart) {
   const std::vector<std::pair<const char*, std::function<void(Hello&)>>> changes = {
-      {"version 2", [](Hello& h) { h.version = 2; }},
+      {"version 1 ", [](Hello& h) { h.version = 1; }},
+      {"version 3 ", [](Hello& h) { h.version = 3; }},
       {"set up differently", [](Hello& h) { h.size = 3; }},
       {"set up differently", [](Hello& h) { h.epoch = 8; }},
       {"set up differently", [](Hello& h) { h.slot_bytes *= 2; }},

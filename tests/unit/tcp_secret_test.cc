@@ -62,8 +62,9 @@ TEST(TcpSecret, RanksWithOneSecretMeet) {
 }
 
 // Longer than a stranger may take for a hello.
+constexpr int64_t kLongNs = tcp::Port::kStrayNs + 100'000'000;
 void pump_alone(tcp::TcpTransport& t) {
-  const int64_t until = now_ns() + tcp::Port::kStrayNs + 100'000'000;
+  const int64_t until = now_ns() + kLongNs;
   while (now_ns() < until) t.progress();
 }
 
@@ -79,6 +80,37 @@ TEST(TcpSecret, ARankThatComputesForLongIsReachedAllTheSame) {
   for (auto& t : ranks) EXPECT_FALSE(has_fault(*t)) << text_of(*t);
 }
 
+// The one that connects may begin to compute at any point of the proof, and the other one, which waits, lets go of it.
+TEST(TcpSecret, ARankThatComputesInTheMiddleOfItsProofIsMetAllTheSame) {
+  const SharedSecret secret = secret_of("the secret of a test");
+  struct Job {
+    TcpRanks ranks;
+    Link send, recv;
+  };
+  std::vector<Job> jobs;
+  for (const size_t rounds : {0, 1, 2, 3, 4}) {
+    Job job{make_ranks({secret, secret, secret}, kNonce), {}, {}};
+    ASSERT_EQ(job.ranks.size(), 3u);
+    job.recv = recv_end(*job.ranks[0], 1);
+    job.send = send_end(*job.ranks[1], 0);
+    push(job.send, 5);
+    for (size_t i = 0; i < rounds; ++i) {
+      job.ranks[1]->progress();
+      job.ranks[0]->progress();
+    }
+    jobs.push_back(std::move(job));
+  }
+  const int64_t until = now_ns() + kLongNs;
+  while (now_ns() < until)
+    for (Job& job : jobs) job.ranks[0]->progress();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    Job& job = jobs[i];
+    SCOPED_TRACE(i);
+    ASSERT_TRUE(pump_until(job.ranks, [&] { return job.recv.pop_ready(kTcpSignature) || has_fault(*job.ranks[1]); }));
+    for (auto& t : job.ranks) EXPECT_FALSE(has_fault(*t)) << text_of(*t);
+  }
+}
+
 // A lower rank that waits for a higher one watches it; that is no death of either.
 TEST(TcpSecret, AWatchOfARankThatComputesForLongIsNoDeath) {
   const SharedSecret secret = secret_of("the secret of a test");
@@ -92,6 +124,36 @@ TEST(TcpSecret, AWatchOfARankThatComputesForLongIsNoDeath) {
   push(send, 5);
   ASSERT_TRUE(pump_until(ranks, [&] { return recv.pop_ready(kTcpSignature) || has_fault(*ranks[0]); }));
   for (auto& t : ranks) EXPECT_FALSE(has_fault(*t)) << text_of(*t);
+}
+
+TEST(TcpSecret, ARankThatComputesInTheMiddleOfItsWatchBlamesNobody) {
+  const SharedSecret secret = secret_of("the secret of a test");
+  std::vector<TcpRanks> jobs;
+  std::vector<Link> links;
+  for (int i = 0; i < 7; ++i) {
+    jobs.push_back(make_ranks({secret, secret, secret}, kNonce));
+    ASSERT_EQ(jobs.back().size(), 3u);
+    links.push_back(recv_end(*jobs.back()[0], 1));
+  }
+  pump_alone(*jobs[0][0]);  // long enough for a watch to begin at the next look
+  for (size_t i = 0; i < jobs.size(); ++i)
+    for (size_t round = 0; round < i; ++round)
+      for (const size_t r : {0, 1}) EXPECT_FALSE(has_fault(*jobs[i][r]));
+  const int64_t until = now_ns() + kLongNs;
+  while (now_ns() < until)
+    for (TcpRanks& ranks : jobs) EXPECT_FALSE(has_fault(*ranks[1]));
+  // Longer than the end of a watch may be explained by a connection.
+  const int64_t after = now_ns() + tcp::Connector::kEndedNs + 100'000'000;
+  while (now_ns() < after)
+    for (TcpRanks& ranks : jobs)
+      for (const size_t r : {0, 1}) has_fault(*ranks[r]);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    SCOPED_TRACE(i);
+    Link send = send_end(*jobs[i][1], 0);
+    push(send, 5);
+    ASSERT_TRUE(pump_until(jobs[i], [&] { return links[i].pop_ready(kTcpSignature) || has_fault(*jobs[i][0]); }));
+    for (auto& t : jobs[i]) EXPECT_FALSE(has_fault(*t)) << text_of(*t);
+  }
 }
 
 TEST(TcpSecret, AWatchedRankThatEndsIsNamed) {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "conformance/tcp_ranks.h"
@@ -130,6 +131,7 @@ TEST(TcpStripes, APayloadThatIsLentMayBeReclaimedInTheMiddle) {
   Link send = send_end(*ranks[1], 0), recv = recv_end(*ranks[0], 1);
   constexpr uint64_t kBytes = 4 << 20;
   std::vector<unsigned char> payload(kBytes);
+  bool left = false;
   for (int round = 0; round < 8; ++round) {
     for (uint64_t i = 0; i < kBytes; ++i) payload[i] = byte_of(static_cast<uint64_t>(round), i);
     ASSERT_TRUE(pump_until(ranks, [&] { return send.push_ready(); }));
@@ -144,12 +146,90 @@ TEST(TcpStripes, APayloadThatIsLentMayBeReclaimedInTheMiddle) {
       ranks[1]->progress();
       if (i % 2 == 0) ranks[0]->progress();
     }
+    left = left || !ranks[1]->flushed();
     ranks[1]->reclaim();
     std::fill(payload.begin(), payload.end(), 0x55);
     ASSERT_TRUE(pump_until(ranks, [&] { return recv.pop_ready(kTcpSignature); }));
     ASSERT_TRUE(pop_message(recv, kBytes)) << "round " << round;
   }
   EXPECT_EQ(ranks[0]->sockets(1), 3u);
+  EXPECT_TRUE(left) << "all was sent before it was reclaimed, and nothing is shown";
+}
+
+// Every connection of a pair proves it.
+TEST(TcpStripes, AJobWithASecretHasThemToo) {
+  auto secret = Secret::make("the secret of a test", "this test");
+  ASSERT_TRUE(secret.ok()) << secret.error().text;
+  TcpSetup setup = striped();
+  setup.secret = *secret;
+  TcpRanks ranks = make_tcp_ranks(2, setup);
+  ASSERT_EQ(ranks.size(), 2u);
+  Link send = send_end(*ranks[1], 0), recv = recv_end(*ranks[0], 1);
+  widen(ranks, send, recv);
+  for (int i = 0; i < 20; ++i) {
+    push_message(send, 4096);
+    ASSERT_TRUE(pump_until(ranks, [&] { return recv.pop_ready(kTcpSignature); }));
+    ASSERT_TRUE(pop_message(recv, 4096));
+  }
+  EXPECT_FALSE(has_fault(*ranks[0]) || has_fault(*ranks[1]));
+}
+
+// The sender has left before the receiver knows of the second connection: it reads the first one to its end, and what
+// is missing is there all the same.
+TEST(TcpStripes, WhatCameByAConnectionThatIsYetToBeTakenIsNotLost) {
+  TcpSetup setup = striped();
+  setup.striping.sockets = 2;
+  TcpRanks ranks = make_tcp_ranks(2, setup);
+  ASSERT_EQ(ranks.size(), 2u);
+  Link send = send_end(*ranks[1], 0), recv = recv_end(*ranks[0], 1);
+  push_message(send, 4096);
+  const Deadline deadline = Deadline::in_ms(10'000);
+  while (!deadline.passed() && ranks[1]->sockets(0) != 2) {
+    ranks[0]->progress();
+    ranks[1]->progress();
+  }
+  ASSERT_EQ(ranks[1]->sockets(0), 2u);
+  ASSERT_EQ(ranks[0]->sockets(1), 1u);
+  push_message(send, 4096);
+  ranks[1].reset();
+  while (!deadline.passed() && TcpTestAccess::receive(*ranks[0], 1)) {
+  }
+  EXPECT_FALSE(has_fault(*ranks[0])) << text_of(*ranks[0]);
+  EXPECT_TRUE(ranks[0]->left(1));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(recv.pop_ready(kTcpSignature)) << i;
+    EXPECT_TRUE(pop_message(recv, 4096)) << i;
+  }
+}
+
+// Neither waits for the other to make room.
+TEST(TcpStripes, BothMayLeaveWithFullConnections) {
+  TcpSetup setup = striped();
+  setup.geometry = RingGeometry{4, 4 << 20, 1};
+  setup.striping = {3, 1 << 20, 64 << 10};
+  TcpRanks ranks = make_tcp_ranks(2, setup);
+  ASSERT_EQ(ranks.size(), 2u);
+  Link there = send_end(*ranks[1], 0), here = recv_end(*ranks[0], 1), back = send_end(*ranks[0], 1);
+  push_message(there, 4 << 20);
+  ASSERT_TRUE(pump_until(
+      ranks, [&] { return ranks[0]->sockets(1) == 3 && ranks[1]->sockets(0) == 3 && here.pop_ready(kTcpSignature); }));
+  const int small = 64 * 1024;
+  for (const int r : {0, 1}) {
+    tcp::TcpTransport& t = *ranks[static_cast<size_t>(r)];
+    for (const int fd :
+         {TcpTestAccess::socket(t, 1 - r), TcpTestAccess::share(t, 1 - r, 0), TcpTestAccess::share(t, 1 - r, 1)})
+      for (const int buffer : {SO_SNDBUF, SO_RCVBUF}) setsockopt(fd, SOL_SOCKET, buffer, &small, sizeof small);
+  }
+  for (int i = 0; i < 3; ++i) {
+    push_message(there, 4 << 20);
+    push_message(back, 4 << 20);
+  }
+  EXPECT_FALSE(ranks[0]->flushed() || ranks[1]->flushed());
+  const int64_t start = now_ns();
+  std::thread other([&] { ranks[1].reset(); });
+  ranks[0].reset();
+  other.join();
+  EXPECT_LT(now_ns() - start, 4'000'000'000);  // of the 5 s after which a rank leaves in any case
 }
 
 TEST(TcpStripes, TheEndOfOneConnectionIsAFaultOfThePeer) {

@@ -26,14 +26,14 @@ using tcp::TcpTransport;
 
 // --- wire
 
-TEST(TcpWire, HelloAndHeaderAreWhatVersionOneSays) {
+TEST(TcpWire, HelloAndHeaderAreWhatVersionTwoSays) {
   Hello hello;
   hello.nonce = kNonce;
   hello.rank = 0x01020304;
   hello.size = 0x05060708;
   unsigned char bytes[sizeof(Hello)];
   std::memcpy(bytes, &hello, sizeof hello);
-  const unsigned char head[] = {0xf0, 0x5b, 'H',  'O',  'C',  'K',  'E',  'T',  1, 0, 0, 0, 0, 0, 0, 0,
+  const unsigned char head[] = {0xf0, 0x5b, 'H',  'O',  'C',  'K',  'E',  'T',  2, 0, 0, 0, 0, 0, 0, 0,
                                 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 4, 3, 2, 1, 8, 7, 6, 5};
   EXPECT_EQ(std::memcmp(bytes, head, sizeof head), 0);
   Header h;

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "base/network_env.h"
+#include "base/random.h"
 #include "base/text.h"
-#include "bootstrap/unique_id.h"
 #include "commands.h"
 #include "meeting_place.h"
 #include "remote.h"
@@ -90,10 +90,10 @@ Result<std::string> meeting_url(const std::string& host) {
   HKT_ASSIGN(PortRanges ports, port_ranges());
   // Below the ports of outgoing connections.
   if (ports.ranges.empty()) ports.ranges = {{20000, 31999}};
+  HKT_ASSIGN(const uint64_t bits, random_bits());
   const std::string address = host.substr(host.find('@') + 1);
   const bool v6 = address.find(':') != std::string::npos;
-  return "tcp://" + (v6 ? "[" + address + "]" : address) + ":" +
-         std::to_string(ports.port(random_nonce() % ports.size()));
+  return "tcp://" + (v6 ? "[" + address + "]" : address) + ":" + std::to_string(ports.port(bits % ports.size()));
 }
 
 // One child per host: this very command there, on a leash.
@@ -102,8 +102,8 @@ Result<std::vector<Child>> remote_children(const RunFlags& f, const Plan& plan, 
   int world = 0;
   for (const Plan::Host& h : hosts) world += h.ranks;
   HKT_ASSIGN(const std::string meet, meeting_url(hosts.front().name));
-  const Leash leash{format("hocket-run-%016llx", static_cast<unsigned long long>(random_nonce())),
-                    settings(f, plan, restart)};
+  HKT_ASSIGN(const uint64_t bits, random_bits());
+  const Leash leash{format("hocket-run-%016llx", static_cast<unsigned long long>(bits)), settings(f, plan, restart)};
   std::vector<Child> out;
   int first = 0;
   for (const Plan::Host& h : hosts) {

@@ -32,6 +32,7 @@ void TcpTransport::connect() {
   events_.made.clear();
   events_.failed.clear();
   events_.told.clear();
+  events_.fewer.clear();
   visitors_.clear();
   if (Status s = port_->receive(config_.nonce, visitors_); !s && missing_ != 0)  // else nobody is expected here
     events_.failed.push_back({config_.rank, std::move(s.error())});
@@ -52,6 +53,7 @@ void TcpTransport::connect() {
       adopt_share(made);
     else
       adopt(made);
+  for (const Connector::Failed& fewer : events_.fewer) no_more_shares(peer(fewer.rank), fewer.error.text);
   for (Connector::Failed& failed : events_.failed) blame(failed.rank, failed.error.code, std::move(failed.error.text));
 }
 
@@ -98,7 +100,7 @@ void TcpTransport::adopt(Connector::Made& made) {
 
 void TcpTransport::adopt_share(Connector::Made& made) {
   Peer& p = peer(made.rank);
-  if (p.state == Peer::State::gone || p.goodbye || p.shares.size() + 1 >= kMaxSockets) {
+  if (p.state == Peer::State::gone || (p.goodbye && !p.in.incomplete()) || p.shares.size() + 1 >= kMaxSockets) {
     HKT_INFO(net, config_.log, "dropped a further connection of rank %d from %s", made.rank, made.peer.text().c_str());
     return;
   }
@@ -123,11 +125,14 @@ void TcpTransport::widen(Peer& p) {
   Way way;
   for (const Way& w : contacts_[static_cast<size_t>(p.rank)])
     if (w.to == p.where) way = w;
-  if (Status s = connector_.dial(p.rank, {way}, Purpose::share); !s) {
-    p.more_shares = Peer::More::none;
-    HKT_WARN(net, config_.log, "large messages to rank %d go by %zu connections, not %u: %s", p.rank,
-             p.shares.size() + 1, config_.striping.sockets, s.error().text.c_str());
-  }
+  if (Status s = connector_.dial(p.rank, {way}, Purpose::share); !s) no_more_shares(p, s.error().text);
+}
+
+void TcpTransport::no_more_shares(Peer& p, const std::string& why) {
+  p.more_shares = Peer::More::none;
+  if (p.state != Peer::State::up || p.goodbye) return;  // it leaves: nothing of that is missed
+  HKT_WARN(net, config_.log, "large messages to rank %d go by %zu connections, not %u: %s", p.rank, p.shares.size() + 1,
+           config_.striping.sockets, why.c_str());
 }
 
 // A connection to p has ended, and with it all of them.
@@ -135,7 +140,7 @@ void TcpTransport::lose(Peer& p, const char* why) {
   p.state = Peer::State::gone;
   const std::string reason = why;  // it may go with the connection
   p.fd.reset();
-  const bool in_order = p.goodbye && p.shares_over();
+  const bool in_order = p.all_come();
   p.shares.clear();
   *std::find(up_.begin(), up_.end(), &p) = up_.back();
   up_.pop_back();
@@ -217,6 +222,7 @@ bool TcpTransport::drained(int fd) {
 bool TcpTransport::see_off_shares(Peer& p) {
   for (size_t i = p.shares.size(); i-- > 0;) {
     Peer::Share& share = *p.shares[i];
+    (void)drained(share.fd.get());  // first: they may leave, too, and be waiting for room before they can read
     if (!share.out.idle() && !share.in.over()) continue;
     if (!share.shut) shutdown(share.fd.get(), SHUT_WR);
     share.shut = true;
@@ -231,7 +237,10 @@ bool TcpTransport::see_off(Peer& p) {
   flush(p);
   if (!p.send_error.empty()) return true;
   if (!p.shares.empty()) {
-    if (!see_off_shares(p)) return false;
+    if (!see_off_shares(p)) {
+      (void)drained(p.fd.get());
+      return false;
+    }
     p.out.goodbye();
     flush(p);
   }

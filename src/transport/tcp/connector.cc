@@ -96,6 +96,7 @@ void Connector::run_dials(Events& events, int64_t now) {
     if (open()) continue;
     // That a rank which is only watched cannot be reached proves something if it was tried: it may yet connect itself.
     // One connection less of several is no fault.
+    if (d.purpose == Purpose::share) events.fewer.push_back({d.rank, error(hktRemoteError, "%s", d.failures.c_str())});
     if (d.purpose == Purpose::carry || (d.purpose == Purpose::watch && !d.inconclusive))
       events.failed.push_back(
           {d.rank,
@@ -222,17 +223,37 @@ Connector::Step Connector::advance_connected(Pending& p, Events& events) {
   // Somebody listens there. If it is the right rank, it may be far from its next call: time for the other addresses is
   // plenty.
   d->next_at = now_ns() + (d->purpose == Purpose::watch ? INT64_MAX / 2 : kHelloNs);
+  note_time(p);
   if (config_.secret == nullptr) return introduce(p, *d);
-  if (!report(config_.epoll, EPOLL_CTL_MOD, p.fd.get(), EPOLLIN)) return Step::drop;
+  if (Status s = report(config_.epoll, EPOLL_CTL_MOD, p.fd.get(), EPOLLIN); !s) {
+    note_failure(p.rank, p.peer, s.error().text);
+    return Step::drop;
+  }
   p.state = State::proving;
   p.proof = Handshake::connecting(config_.secret, format("rank %d (%s)", p.rank, p.peer.text().c_str()));
   return prove(p, events);
 }
 
+// Before this rank says something on a new connection: the other side lets go of who is silent for longer than
+// kStrayNs.
+void Connector::note_time(Pending& p) { p.late = p.late || now_ns() - p.since > Port::kStrayNs; }
+
+// A connection has come to nothing because this rank was late: the next one will not.
+void Connector::start_again(Dial& d) {
+  d.next = 0;
+  d.failures.clear();
+}
+
 // Says hello to who listens there, and, with a secret, has proven to know it.
 Connector::Step Connector::introduce(Pending& p, Dial& d) {
-  if (!say_hello(p, d.purpose) || !report(config_.epoll, EPOLL_CTL_MOD, p.fd.get(), EPOLLIN)) {
+  note_time(p);
+  if (!say_hello(p, d.purpose)) {
     note_failure(p.rank, p.peer, "closed at once");
+    if (p.late) start_again(d);
+    return Step::drop;
+  }
+  if (Status s = report(config_.epoll, EPOLL_CTL_MOD, p.fd.get(), EPOLLIN); !s) {
+    note_failure(p.rank, p.peer, s.error().text);
     return Step::drop;
   }
   p.state = d.purpose == Purpose::watch ? State::watching : State::said;
@@ -249,6 +270,7 @@ Connector::Step Connector::read_hello(Pending& p, Events& events) {
       return Step::failed;
     }
     note_failure(p.rank, p.peer, "closed before its hello: not of this job");
+    if (Dial* const d = find_dial(p.rank); p.late && d != nullptr) start_again(*d);
     return Step::drop;
   }
   Hello h;
@@ -324,6 +346,10 @@ Connector::Step Connector::advance(Pending& p, short revents, Events& events) {
       return revents == 0 ? Step::keep : Step::drop;  // nothing is ever sent on a watch: it can only end
     case State::watching:
       if (revents == 0) return Step::keep;
+      if (Dial* const d = find_dial(p.rank); p.late && d != nullptr) {
+        start_again(*d);
+        return Step::drop;
+      }
       p.state = State::ended;
       p.since = now_ns();
       p.fd.reset();

@@ -70,6 +70,7 @@ class Connector {
     std::vector<Made> made;
     std::vector<Failed> failed;
     std::vector<Told> told;
+    std::vector<Failed> fewer;  // a connection less to this rank, which is no fault
   };
   // Takes visitors in, connects, says hello. Appends what has come of it.
   void progress(Events& events, std::vector<Port::Visitor>& visitors);
@@ -100,6 +101,7 @@ class Connector {
     State state = State::connecting;
     int64_t since = 0;
     size_t got = 0;
+    bool late = false;  // this rank has been away for so long that they may have let go of it as of a stray
     std::optional<Handshake> proof = {};
     std::array<unsigned char, sizeof(Header) + kMaxControl> bytes{};  // a Hello, a Header, or a fault frame
   };
@@ -118,6 +120,8 @@ class Connector {
   Step advance(Pending& p, short revents, Events& events);
   Step advance_connected(Pending& p, Events& events);
   Step introduce(Pending& p, Dial& d);
+  static void note_time(Pending& p);
+  static void start_again(Dial& d);
   Step prove(Pending& p, Events& events);  // prove.cc
   Step read_hello(Pending& p, Events& events);
   Step read_go(Pending& p);

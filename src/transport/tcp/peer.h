@@ -33,6 +33,8 @@ struct TcpTransport::Peer final : Inbox::Sink {
   bool shares_over() const {
     return std::all_of(shares.begin(), shares.end(), [](const auto& share) { return share->in.over(); });
   }
+  // The peer has left, and all that it has sent is here.
+  bool all_come() const { return goodbye && shares_over() && !in.incomplete(); }
   // By all of them.
   bool all_sent() const { return out.idle() && out.unsent() == 0; }
   // Large messages have gone either way.

@@ -2,8 +2,9 @@
 // that those cost no listener and no new address. Each of them has a door, named by its nonce; whoever knocks with the
 // right nonce is put before that door, whichever communicator's thread happens to look.
 //
-// Whoever comes without a nonce of a door is a stray: it costs 56 bytes and a descriptor for at most 2 s, there are
-// never more than a fixed number of them, and it gets no answer. Nothing here blocks. Any thread.
+// Whoever comes without a nonce of a door is a stray: it costs a descriptor and a few hundred bytes, with a secret
+// also a proof, for at most 2 s (for each step of that), there are never more than a fixed number of them, and it gets
+// no answer but the proof's. Nothing here blocks. Any thread.
 #pragma once
 
 #include <array>

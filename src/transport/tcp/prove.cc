@@ -89,12 +89,10 @@ Connector::Step Connector::prove(Pending& p, Events& events) {
     return Step::failed;
   }
   note_failure(p.rank, p.peer, proven.error().text);
-  // A rank that is far from its next call lets go of who has not said hello for long. Watching goes on by another
-  // connection; if the process has ended, that one cannot be made.
-  if (d->purpose == Purpose::watch) {
-    d->next = 0;
-    d->failures.clear();
-  }
+  // A rank that is far from its next call lets go of who has not said hello for long, and watching goes on by another
+  // connection. If it is this rank that has been far, what it connects to has shown itself, or had let go before it
+  // could. If the process has ended, another connection cannot be made.
+  if (d->purpose == Purpose::watch || p.late || p.proof->other_is_known()) start_again(*d);
   return Step::drop;
 }
 

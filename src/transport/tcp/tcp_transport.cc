@@ -263,12 +263,14 @@ bool TcpTransport::receive(Peer& p, Sockets which) {
     if (p.more_shares == Peer::More::may && p.large()) widen(p);
     return moved;
   }
-  if (!got)
-    blame(p.rank, hktRemoteError,
-          format("rank %d (%s) sent what makes no sense: %s", p.rank, p.address.c_str(), got.error().text.c_str()));
-  else
-    while (receive_shares(p))  // a peer ends the first connection when all has come by the others
+  if (!got) {
+    blame_nonsense(p, got.error());
+  } else {
+    // A peer ends the first connection when all has come by the others, one of which may be new.
+    if (p.in.incomplete()) connect();
+    while (receive_shares(p))
       if (p.state != Peer::State::up) return true;
+  }
   lose(p, p.stream.why_ended());
   return true;
 }
@@ -283,12 +285,11 @@ bool TcpTransport::receive_shares(Peer& p) {
     if (got && *got != Inbox::Got::end) continue;
     if (got) {
       // Why it has ended may be said on the first one: a fault, or a goodbye before this one carried anything.
-      for (Result<Inbox::Got> last = Inbox::Got::bytes; last.ok() && *last == Inbox::Got::bytes;)
-        last = p.in.receive(p.fd.get(), p.stream, stage_, p);
-    } else {
-      blame(p.rank, hktRemoteError,
-            format("rank %d (%s) sent what makes no sense: %s", p.rank, p.address.c_str(), got.error().text.c_str()));
+      Result<Inbox::Got> last = Inbox::Got::bytes;
+      while (last.ok() && *last == Inbox::Got::bytes) last = p.in.receive(p.fd.get(), p.stream, stage_, p);
+      if (!last) got = std::move(last.error());
     }
+    if (!got) blame_nonsense(p, got.error());
     if (got && (share.in.over() || (p.goodbye && !p.in.incomplete()))) {
       p.shares.erase(p.shares.begin() + static_cast<std::ptrdiff_t>(i));
       p.out.set_shares(p.shares.size());
@@ -407,7 +408,7 @@ std::optional<Fault> TcpTransport::fault() {
 bool TcpTransport::left(int rank) const {
   const TurnLock lock(turn_);
   const Peer* p = rank < 0 || rank >= config_.nranks ? nullptr : peers_[static_cast<size_t>(rank)].get();
-  return p != nullptr && p->goodbye && p->shares_over();
+  return p != nullptr && p->all_come();
 }
 
 void TcpTransport::raise(const Fault& fault) {
@@ -420,6 +421,12 @@ void TcpTransport::raise(const Fault& fault) {
 
 void TcpTransport::blame(int rank, Code code, std::string text) {
   if (!fault_) fault_ = Fault{code, rank, calls_.latest(), std::move(text)};
+}
+
+// It does not speak the protocol.
+void TcpTransport::blame_nonsense(const Peer& p, const Error& error) {
+  blame(p.rank, hktRemoteError,
+        format("rank %d (%s) sent what makes no sense: %s", p.rank, p.address.c_str(), error.text.c_str()));
 }
 
 void TcpTransport::spread(const Fault& fault) {

@@ -2,16 +2,16 @@
 // large messages flow (Striping). Both ends of a link have a ring in private memory; this is the pump between them.
 //
 // - Credit: a sender's slot is free again when the receiver's consumer has popped it and said so. A receiver therefore
-// always has
-//   room for what arrives, never stops reading, and no link waits for another one of the same pair.
-// - Connections are made on demand, by the higher rank of a pair, when either end of a link between the two is opened.
+//   always has room for what arrives, never stops reading, and no link waits for another one of the same pair.
+// - Connections are made on demand, by the higher rank of a pair, when either end of a link between the two is opened;
+//   further ones, one at a time, once large messages flow either way.
 // - The Port is shared with the communicators made from this one, and nothing else is: each has its own connections, so
 //   threads of different communicators never wait for one another.
 // - Threads: the communicator's own, except raise(), which any thread may call.
 // - Errors of a peer (it died, it speaks nonsense, it cannot be reached) show in fault() and name it; the first one
-// stays.
-// - A fault of one connection is a fault of the peer.
-// - Steady state: no allocation; one sendmsg per push and one recvmsg per poll and connection.
+//   stays. A fault of one connection is a fault of the peer; that a further one cannot be made is a warning.
+// - Steady state: no allocation. A push sends at once, by one system call if it goes by one connection, or part by part
+//   by several; a poll reads the first connection, and the others while parts of a message are missing.
 // - A forked child must not use it; destroying it there closes the child's descriptors and disturbs nobody.
 #pragma once
 
@@ -119,6 +119,7 @@ class TcpTransport final : public Transport, private Pump {
   void adopt(Connector::Made& made) HKT_REQUIRES(turn_);
   void adopt_share(Connector::Made& made) HKT_REQUIRES(turn_);
   void widen(Peer& p) HKT_REQUIRES(turn_);
+  void no_more_shares(Peer& p, const std::string& why) HKT_REQUIRES(turn_);
   void prepare(int fd, Peer& p) HKT_REQUIRES(turn_);
   enum class Sockets : uint8_t { needed, all };
   bool receive(Peer& p, Sockets which) HKT_REQUIRES(turn_);
@@ -129,6 +130,7 @@ class TcpTransport final : public Transport, private Pump {
   void flush_later(Peer& p) HKT_REQUIRES(turn_);
   bool flush_queued() HKT_REQUIRES(turn_);
   void blame(int rank, Code code, std::string text) HKT_REQUIRES(turn_);
+  void blame_nonsense(const Peer& p, const Error& error) HKT_REQUIRES(turn_);
   void spread(const Fault& fault) HKT_REQUIRES(turn_);
   void heard(const Fault& fault) HKT_REQUIRES(turn_);
   void say_goodbye() HKT_REQUIRES(turn_);

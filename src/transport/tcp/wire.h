@@ -1,4 +1,4 @@
-// Wire format, version 1: what two ranks say to each other on their TCP connections. Fixed sizes, little-endian.
+// Wire format, version 2: what two ranks say to each other on their TCP connections. Fixed sizes, little-endian.
 //
 // The rank that connects sends a Hello; the other answers with its own; the first then sends a `go` frame on the
 // connection it takes (it may have tried several addresses). From there on both send frames: a Header and `length`
@@ -21,7 +21,7 @@ namespace hocket::tcp {
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian and nothing here swaps bytes");
 
 constexpr uint64_t kMagic = 0x54454b434f485bf0;  // bytes f0 5b "HOCKET": no text protocol begins so
-constexpr uint32_t kWireVersion = 1;
+constexpr uint32_t kWireVersion = 2;             // 2: parts, and further connections that carry them
 
 struct Hello {
   uint64_t magic = kMagic;
