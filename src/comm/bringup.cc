@@ -109,8 +109,9 @@ class BringUp {
   // HOCKET_PROTO and HOCKET_CMA.
   Result<Cma> protocols();
   void seat_mates();
-  // Why not every one of `group` can be read by this rank; good if they can, or need not.
-  Status try_reading_mates(const std::vector<int>& group) const;
+  // Why this rank cannot read every one of `group`; good if it can, or need not. `unmapped` is why it does not share
+  // memory with them, "" if it does: what is not shared is not read either, an error where a rank of the host needs it.
+  Status try_reading_mates(const std::vector<int>& group, const std::string& unmapped) const;
   // All have tried: whether ranks read one another's memory is a fact from now on.
   Status agree_on_reading(const std::vector<std::string>& outcomes);
   // Everyone says how its last step went: all come back with the texts of all ("" is good).
@@ -161,6 +162,11 @@ Status BringUp::exchange_members(const CommSettings& settings) {
   card.shm = card.tcp_only || shm == "off" ? Shm::off : shm == "devshm" ? Shm::devshm : Shm::memfd;
   if (card.shm_only && card.shm == Shm::off)
     return error(hktInvalidUsage, "rank %d: transport shm is asked for, but HOCKET_SHM=off forbids it", parts_.rank);
+  if (card.tcp_only && card.cma == Cma::needed)
+    return error(hktInvalidUsage,
+                 "rank %d: transport tcp is asked for, but HOCKET_CMA=1 or HOCKET_PROTO=cma wants memory read by ranks "
+                 "that share memory",
+                 parts_.rank);
   card.fence = register_asymmetric_fence();
   if (settings.determinism) {
     card.determinism = static_cast<uint8_t>(*settings.determinism);
@@ -238,11 +244,21 @@ void BringUp::seat_mates() {
   }
 }
 
-Status BringUp::try_reading_mates(const std::vector<int>& group) const {
-  for (const int r : group) {
+Status BringUp::try_reading_mates(const std::vector<int>& group, const std::string& unmapped) const {
+  const bool needed = std::any_of(members_.begin(), members_.end(),
+                                  [&](const Member& m) { return m.host == mine().host && m.cma == Cma::needed; });
+  for (int r = 0; r < parts_.nranks; ++r) {
     const Member& theirs = members_[static_cast<size_t>(r)];
-    if (r == parts_.rank || theirs.token == mine().token) continue;
-    if (mine().cma == Cma::off) return error(hktInvalidUsage, "rank %d has HOCKET_CMA=0", parts_.rank);
+    if (theirs.host != mine().host || theirs.token == mine().token) continue;
+    const bool apart = std::find(group.begin(), group.end(), r) == group.end();
+    const bool shares = !apart && unmapped.empty();
+    if (!shares && !needed) continue;
+    if (mine().cma == Cma::off)
+      return error(hktInvalidUsage, "rank %d does not read (HOCKET_CMA=0, or HOCKET_PROTO=slot, mapped or direct)",
+                   parts_.rank);
+    if (!shares)
+      return error(hktInvalidUsage, "it shares no memory with rank %d, which is in another process of its host (%s)", r,
+                   apart ? "HOCKET_SHM is off, or differs" : unmapped.c_str());
     HKT_TRY(try_reading(theirs.proof));
   }
   return {};
@@ -300,7 +316,7 @@ Status BringUp::share_memory() {
       }
     }
   }
-  const Status reads = shares ? try_reading_mates(group) : Status();
+  const Status reads = try_reading_mates(group, outcome);
   const std::string unreadable = reads.ok() ? "" : reads.error().text;
   HKT_ASSIGN(const std::vector<std::string> said, say("shm", Packer().text(outcome).text(unreadable).bytes()));
   std::vector<std::string> why_unreadable(said.size());

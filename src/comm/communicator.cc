@@ -260,6 +260,8 @@ Error Communicator::threw(const std::exception& e, const char* in) {
   if (const auto* const read = dynamic_cast<const ReadError*>(&e); read != nullptr) {
     // What others have found may say more.
     if (const Status found = watch_.look(); !found.ok()) return found.error();
+    if (read->rank() < 0)
+      return watch_.fail({hktInvalidArgument, parts_.rank, seq_, format("rank %d: %s", parts_.rank, e.what())});
     return watch_.fail({hktRemoteError, read->rank(), seq_, e.what()});
   }
   return watch_.fail({hktInternalError, parts_.rank, seq_,

@@ -518,7 +518,7 @@ bool PointToPoint::overdue(Transfer& t, int64_t now) {
   }
   if (t.timeout_ms < 0 || waited / 1'000'000 < t.timeout_ms) return false;
   (void)comm_.watch_.fail(
-      {hktTimeout, t.spec.peer == HKT_ANY_SOURCE ? comm_.rank() : t.spec.peer, 0,
+      {hktTimeout, t.spec.peer == HKT_ANY_SOURCE ? -1 : t.spec.peer, 0,  // whose fault it is, nobody knows
        format("%s on rank %d timed out after %lld ms waiting for %s", t.describe().c_str(), comm_.rank(),
               static_cast<long long>(t.timeout_ms), waited_for(t.spec.peer).c_str())});
   return true;

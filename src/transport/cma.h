@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "base/result.h"
 
@@ -21,7 +22,8 @@ struct ReadProof {
 Status try_reading(const ReadProof& proof);
 
 // Can others read [p, p + bytes) of this process as far as this rank's memory goes? Not what a device driver has
-// mapped, such as memory pinned for a GPU. Looks at its ends: a system call.
+// mapped, such as memory pinned for a GPU. Looks at the two ends alone (a system call): one with such pages in its
+// middle is taken for good, and reading it is then a ReadError.
 bool can_be_read(const void* p, uint64_t bytes);
 
 // A rank in another process.
@@ -30,14 +32,17 @@ struct FarRank {
   int32_t pid = 0;
 };
 
-// Reading has failed in the middle of a call: the rank has ended, or its memory is not there any more.
+// Reading has failed in the middle of a call: the rank has ended, its memory is not there any more or may not be read
+// any more; or the memory of this process that it was to be copied to cannot be written.
 class ReadError : public std::exception {
  public:
   ReadError(FarRank whose, int code);
-  int rank() const { return rank_; }
+  static ReadError of_own_memory(const void* to);
+  int rank() const { return rank_; }  // -1: the fault is this process's own
   const char* what() const noexcept override { return text_.c_str(); }
 
  private:
+  ReadError(int rank, std::string text) : rank_(rank), text_(std::move(text)) {}
   int rank_;
   std::string text_;
 };

@@ -1,11 +1,15 @@
 """`hocket run` as its users call it. First argument: the folder of the programs."""
 
+import array
+import fcntl
 import json
 import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
+import termios
 import time
 
 import launch
@@ -118,6 +122,9 @@ class Run(Case):
                             (["--hosts", "-oProxyCommand=x", "x"], "do not parse: write host:ranks"),
                             (["--hosts", "a", "--remote", " ", "x"], "--remote is ' ': give the command that runs"),
                             (["--hosts", "a,b", "--nnodes", "3:4", "x"], "--nnodes is '3:4'"),
+                            (["--hosts", "a", "-x", "HOCKET_NONE", "x"], "-x HOCKET_NONE: it is not set here; set it, or"),
+                            (["--np", "1", "-x", "HOCKET_NONE", "x"], "-x HOCKET_NONE: it is not set here; set it, or"),
+                            (["--hosts", "a", "-x", "=b", "x"], "-x is '=b': NAME or NAME=VALUE is expected"),
                             (["--np", "2"], "command")):
             run = self.run_command(*self.hocket(*words))
             self.assertEqual(run.returncode, 2, (words, run.stderr))
@@ -169,6 +176,10 @@ class Run(Case):
         self.assertEqual(run.returncode, 1)
         self.assertRegex(run.stderr, r"host 203.0.113.\d could not be brought to start \(false ended with status 1\)")
         self.assertIn(f"start `hocket run --rank-table {table} --this-host` on each", run.stderr)
+        # What a launcher says to a host that has another table.
+        run = self.run_command(*self.hocket("--rank-table", table, "--server", "7", "--", self.rank()))
+        self.assertEqual(run.returncode, 2)
+        self.assertIn(f"this host's copy of rank table {table} has no ranks of the job on server 7", run.stderr)
         run = self.run_command(*self.hocket("--rank-table", self.table(("127.0.0.1", 1)), "--spares", "1", "--", self.rank()))
         self.assertEqual(run.returncode, 2)
         self.assertIn("HOCKET_SPARES: found 1, expected fewer than the 1 entries of the table", run.stderr)
@@ -200,6 +211,59 @@ class Run(Case):
             job.kill()
             job.wait()
             self.nothing_left(mark)
+
+    def test_signals_end_the_job_while_nobody_reads(self):
+        """A pager that pauses: what has not been read is dropped, nothing waits for it."""
+        for words in (["--np", "2"], ["--hosts", "a:1,b:1", "--remote", self.remote()]):
+            mark = f"pager.{len(words)}.{os.getpid()}"
+            job = subprocess.Popen([str(w) for w in self.hocket(*words, "--", "sh", "-c", "echo ready; exec yes")],
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=launch.environment(MARK=mark), bufsize=0)
+            self.addCleanup(job.stdout.close)
+            self.addCleanup(job.kill)
+            self.assertIn(b"ready", job.stdout.read(10))
+            self.fill(job.stdout)
+            job.send_signal(signal.SIGTERM)
+            self.assertEqual(job.wait(15), 128 + signal.SIGTERM)
+            self.nothing_left(mark)
+
+    def fill(self, pipe):
+        """Waits until a pipe is full."""
+        size = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            there = array.array("i", [0])
+            fcntl.ioctl(pipe, termios.FIONREAD, there)
+            if there[0] > size // 2:
+                return
+            time.sleep(0.02)
+        self.fail("the pipe does not fill")
+
+    def test_a_part_leaves_its_descriptors_as_they_are(self):
+        """Standard input and output may be one open file, as below sshd and inetd: all lines arrive, and the last word."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            part = subprocess.Popen([str(w) for w in self.hocket("--leash", "--np", "1", "--meet", "tcp://localhost:1", "--no-prefix",
+                                                                  "--", "seq", "200000")],
+                                    stdin=theirs, stdout=theirs, stderr=theirs, env=launch.environment())
+            self.addCleanup(part.kill)
+            theirs.close()
+            ours.sendall(b"MARK\0\0")
+            time.sleep(0.5)  # for it to fill the socket
+            ours.settimeout(30)
+            said = b""
+            while b"MARK ended" not in said:
+                got = ours.recv(1 << 16)
+                self.assertNotEqual(got, b"", said[-200:])
+                said += got
+            self.assertEqual(part.wait(10), 0)
+        lines = said.decode().splitlines()
+        self.assertEqual(lines, ["MARK begun 0", *map(str, range(1, 200001)), "MARK ended 0"])
+
+    def test_settings_that_do_not_fit(self):
+        more = [word for i in range(10) for word in ("-x", f"A{i}={'x' * 120000}")]
+        run = self.run_command(*self.hocket("--hosts", "localhost", "--remote", self.remote(), *more, "--", "true"))
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertRegex(run.stderr, r"cannot start host localhost: its settings have 12\d{5} bytes, more than the \d+ that fit")
 
     def test_hosts(self):
         run = self.good(*self.hocket("--hosts", "localhost:2,127.0.0.1:1", "--remote", self.remote(), "--", self.rank()),
@@ -239,6 +303,11 @@ class Run(Case):
         run = self.run_command(*self.hocket("--hosts", "localhost", "--remote", self.remote(), "-x", "HCCL_IF_IP", "--", "sh",
                                             "-c", show), HCCL_IF_IP="10.0.0.1")
         self.assertEqual((run.returncode, run.stdout), (0, "[0] 10.0.0.1|||\n"), run.stderr)
+
+        # Set to nothing is set.
+        run = self.run_command(*self.hocket("--hosts", "localhost", "--remote", self.remote(), "-x", "EMPTY", "--", "sh", "-c",
+                                            'echo "${EMPTY-unset}"'), EMPTY="")
+        self.assertEqual((run.returncode, run.stdout), (0, "[0] \n"), run.stderr)
 
     def test_no_setting_is_in_a_command_line(self):
         """They may hold what is not for all users of a machine."""

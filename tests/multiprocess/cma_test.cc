@@ -46,6 +46,7 @@ struct Job {
   std::string algo;
   std::optional<RingGeometry> geometry;
   std::function<void(int)> before;  // in the process of a rank, before it is brought up
+  const char* transport = "shm";
 };
 
 // In n processes of one job, each of which fails if an expectation in it does. A rank that cannot be brought up gives
@@ -64,7 +65,7 @@ void run_job(const Job& job, const std::function<void(Result<std::unique_ptr<Com
       if (job.before) job.before(rank);
       CommSettings settings;
       settings.timeout_ms = 20'000;
-      settings.transport = "shm";
+      settings.transport = job.transport;
       settings.algo = job.algo;
       settings.geometry = job.geometry;
       const Deadline deadline = Deadline::in_ms(30'000);
@@ -122,11 +123,11 @@ class Variable {
   const char* name_;
 };
 
-// From now on this process may not read others.
-void deny_reading() {
+// From now on this process gets EPERM of a system call.
+void deny(uint32_t call) {
   std::array<sock_filter, 4> filter = {
       sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
-      sock_filter{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_process_vm_readv},
+      sock_filter{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, call},
       sock_filter{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
       sock_filter{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
   };
@@ -134,6 +135,8 @@ void deny_reading() {
   ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
   ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
 }
+
+void deny_reading() { deny(SYS_process_vm_readv); }
 
 std::string read_file(const std::string& name) {
   std::ostringstream text;
@@ -276,7 +279,50 @@ TEST_F(Cma, IsNotUsedIfOneRankDoesNotWantIt) {
   const Variable needed("HOCKET_CMA", "1");
   run_job({2, "", {}, [](int rank) { setenv("HOCKET_CMA", rank == 0 ? "1" : "0", 1); }}, [](auto& comm, int) {
     ASSERT_FALSE(comm.ok());
-    EXPECT_NE(comm.error().text.find("rank 1 has HOCKET_CMA=0"), std::string::npos) << comm.error().text;
+    EXPECT_NE(comm.error().text.find("rank 1 does not read (HOCKET_CMA=0, or HOCKET_PROTO="), std::string::npos)
+        << comm.error().text;
+  });
+}
+
+// What ranks do not share they do not read either: an error where it is needed, on all ranks.
+TEST_F(Cma, IsAnErrorWhereItIsNeededAndNoMemoryIsShared) {
+  struct Case {
+    const char *transport, *shm, *shm_of_last, *text;
+  };
+  for (const auto& [name, value] : {std::pair("HOCKET_CMA", "1"), std::pair("HOCKET_PROTO", "cma")}) {
+    const Variable needed(name, value);
+    for (const Case& c : {Case{"auto", "off", "off", "shares no memory with rank"},
+                          Case{"auto", "memfd", "devshm", "shares no memory with rank"},
+                          Case{"auto", "memfd", "off", "shares no memory with rank"},
+                          Case{"tcp", "memfd", "memfd", "transport tcp is asked for, but HOCKET_CMA=1"}}) {
+      Job job;
+      job.transport = c.transport;
+      job.before = [&c](int rank) { setenv("HOCKET_SHM", rank == 0 ? c.shm : c.shm_of_last, 1); };
+      run_job(job, [&c](auto& comm, int) {
+        ASSERT_FALSE(comm.ok()) << c.transport << ", " << c.shm << ", " << c.shm_of_last;
+        EXPECT_NE(comm.error().text.find(c.text), std::string::npos) << comm.error().text;
+      });
+    }
+  }
+}
+
+// The same where the memory could not be mapped.
+TEST_F(Cma, IsAnErrorWhereItIsNeededAndMappingFails) {
+  const Variable needed("HOCKET_CMA", "1");
+  Job job;
+  job.transport = "auto";
+  job.before = [](int rank) {
+    if (rank == 0) deny(SYS_memfd_create);
+  };
+  run_job(job, [](auto& comm, int) {
+    ASSERT_FALSE(comm.ok());
+    EXPECT_NE(comm.error().text.find("shares no memory with rank"), std::string::npos) << comm.error().text;
+  });
+  // Where it is not needed they use TCP.
+  const Variable wanted("HOCKET_CMA", "auto");
+  run_job(job, [](auto& comm, int) {
+    ASSERT_TRUE(comm.ok()) << comm.error().text;
+    try_all(*comm.value());
   });
 }
 
@@ -376,6 +422,44 @@ std::string error_of_reading(const Other& other) {
   }
   EXPECT_EQ(number, 4711u);
   return "";
+}
+
+// Also where only the second of its pages is bad, and where it may be read but not written.
+TEST_F(CmaRead, AFaultOfTheOutputIsThisRanksOwn) {
+  const Other other;
+  auto* const pages =
+      static_cast<unsigned char*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(pages, MAP_FAILED);
+  for (const int left : {PROT_NONE, PROT_READ}) {
+    ASSERT_EQ(mprotect(pages + 4096, 4096, left), 0);
+    for (unsigned char* const to : {pages + 4096, pages + 4092}) {
+      try {
+        read_process({5, other.pid}, to, other.address, 8);
+        ADD_FAILURE() << "nothing is wrong";
+      } catch (const ReadError& e) {
+        EXPECT_EQ(e.rank(), -1);
+        EXPECT_NE(std::string(e.what()).find("this rank's output cannot be written"), std::string::npos) << e.what();
+      }
+    }
+  }
+  munmap(pages, 8192);
+}
+
+TEST_F(CmaRead, WhatIsNoLongerPermittedSaysSo) {
+  const Other other;
+  EXPECT_EQ(error_of_reading(other), "");
+  const pid_t pid = fork();
+  if (pid == 0) {
+    deny_reading();
+    const std::string text = error_of_reading(other);
+    EXPECT_NE(text.find("rank 5"), std::string::npos) << text;
+    EXPECT_NE(text.find("no longer permitted"), std::string::npos) << text;
+    std::fflush(stdout);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 // What a driver has mapped is used as memory but cannot be read by others: such a page every process has.

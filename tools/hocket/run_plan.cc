@@ -1,6 +1,7 @@
 #include "run_plan.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "base/env.h"
@@ -52,6 +53,11 @@ Status take_table(const RunFlags& f, const Environment& environment, Plan& plan)
       out.here.insert(out.here.end(), host.ranks.begin(), host.ranks.end());
   }
   if (f.server >= 0 || f.this_host) {
+    if (out.here.empty() && f.server >= 0)
+      return error(hktInvalidUsage,
+                   "this host's copy of rank table %s has no ranks of the job on server %d, counted from 0 (it has %zu "
+                   "servers): it is another table than the launcher's; give all hosts the same",
+                   f.rank_table.c_str(), f.server, out.table.servers.size());
     if (out.here.empty()) {
       HKT_ASSIGN(const std::string mine, own_addresses());
       return error(hktInvalidUsage, "--this-host: none of the hosts of rank table %s (%s) is this one, which has %s",
@@ -90,6 +96,18 @@ Status take_nnodes(const std::string& text, Plan& plan) {
   return {};
 }
 
+// A variable may be set to nothing: so not by an Environment, to which that is not set.
+Status check_exported(const RunFlags& f) {
+  for (const std::string& name : f.exported) {
+    if (name.empty() || name.front() == '=')
+      return error(hktInvalidUsage, "-x is '%s': NAME or NAME=VALUE is expected", name.c_str());
+    if (name.find('=') == std::string::npos && std::getenv(name.c_str()) == nullptr)
+      return error(hktInvalidUsage, "-x %s: it is not set here; set it, or give the value as -x %s=VALUE", name.c_str(),
+                   name.c_str());
+  }
+  return {};
+}
+
 // A port for each rank, and one to meet at, on every host.
 Status check_ports(const Plan& plan, const Environment& environment) {
   HKT_ASSIGN(const PortRanges ports, port_ranges(environment));
@@ -112,6 +130,7 @@ Result<Plan> make_plan(const RunFlags& f, const Environment& environment) {
   if (!f.rank_table.empty() && !f.nnodes.empty())
     return error(hktInvalidUsage,
                  "--nnodes does not go with --rank-table: the table says which ranks there are, none can be left out");
+  HKT_TRY(check_exported(f));
   if (!f.rank_table.empty()) {
     HKT_TRY(take_table(f, environment, plan));
   } else if (!f.hosts.empty()) {

@@ -9,17 +9,18 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string_view>
 
 #include "base/deadline.h"
 #include "base/socket.h"
 #include "base/text.h"
-#include "commands.h"
 
 namespace hocket::tool {
 namespace {
@@ -34,12 +35,43 @@ constexpr size_t kLastLines = 10;
 constexpr size_t kLongLine = 64 * 1024;
 constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
+// Writing blocks no longer than this without a look at what else happens: signals are blocked, and a reader may pause
+// (a pager). So much of a pipe or a socket that poll() says has room is written without waiting.
+constexpr int kSliceMs = 100;
+constexpr size_t kAtOnce = PIPE_BUF;
+constexpr int kKillRounds = 10;  // then a process that does not end is left to the kernel
+constexpr int kKillAgainMs = 500;
+
+// May `fd` be written without waiting? False if what is to be written is to be dropped.
+using MayWrite = std::function<bool(int fd)>;
+
+// Until nobody reads any more, or `may` says so. Descriptors may be shared with others, who have set O_NONBLOCK.
+void write_all(int fd, std::string_view text, const MayWrite& may) {
+  while (!text.empty() && may(fd)) {
+    const ssize_t n = write(fd, text.data(), std::min(text.size(), kAtOnce));
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n < 0) return;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+bool has_room(int fd, int patience_ms) {
+  pollfd p{fd, POLLOUT, 0};
+  return poll(&p, 1, patience_ms) > 0;
+}
+
 bool ends_job(int signal) { return signal != SIGUSR1 && signal != SIGUSR2; }
 
 // Lines from a part to its launcher.
+std::string word_of(const std::string& mark, const char* what, int status) {
+  return format("%s %s %d\n", mark.c_str(), what, status);
+}
 void tell(const std::string& mark, const char* what, int status) {
-  const std::string line = format("%s %s %d\n", mark.c_str(), what, status);
-  (void)!write(STDERR_FILENO, line.data(), line.size());
+  write_all(STDERR_FILENO, word_of(mark, what, status), [](int fd) {
+    while (!has_room(fd, -1)) {
+    }
+    return true;
+  });
 }
 // What a launcher has from the last of them.
 struct Told {
@@ -63,12 +95,15 @@ struct Told {
 class Output {
  public:
   Output(Fd pipe, int to, const Child& child)
-      : pipe_(std::move(pipe)), to_(to), prefix_(child.prefix), mark_(child.leash.mark) {}
+      : pipe_(std::move(pipe)),
+        to_(to),
+        prefix_(child.prefix),
+        mark_(child.leash ? child.leash.mark + " " : std::string()) {}
   int fd() const { return pipe_.get(); }
 
   // Takes what is there, but of one that prints without end only as much as a pipe holds: signals and the others have
   // their turn. `last` gets the lines, too, and `told` what is meant for this process.
-  void take(std::deque<std::string>& last, Told& told) {
+  void take(std::deque<std::string>& last, Told& told, const MayWrite& may) {
     constexpr int kReads = 8;
     char part[16384];
     for (int reads = 0;;) {
@@ -77,39 +112,33 @@ class Output {
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && errno == EAGAIN) return;
       if (n <= 0) break;
+      size_t begin = 0, end = rest_.size();  // of a line; what is there already has no end of one
       rest_.append(part, static_cast<size_t>(n));
-      for (size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n')) line(end + 1, last, told);
-      if (rest_.size() > kLongLine) emit(rest_.size(), last);
+      for (end = rest_.find('\n', end); end != std::string::npos; end = rest_.find('\n', begin)) {
+        line(std::string_view(rest_).substr(begin, end - begin), last, told, may);
+        begin = end + 1;
+      }
+      rest_.erase(0, begin);
+      if (rest_.size() <= kLongLine) continue;
+      emit(rest_, last, may);
+      rest_.clear();
     }
-    if (!rest_.empty()) {
-      rest_ += '\n';
-      line(rest_.size(), last, told);
-    }
+    if (!rest_.empty()) line(rest_, last, told, may);
+    rest_.clear();
     pipe_.reset();
   }
 
  private:
   // The mark need not be at the beginning: ssh may have begun a line of its own.
-  void line(size_t size, std::deque<std::string>& last, Told& told) {
-    const std::string_view text = std::string_view(rest_).substr(0, size - 1);
-    const size_t at = mark_.empty() ? std::string_view::npos : text.find(mark_ + " ");
-    if (at == std::string_view::npos) return emit(size, last);
-    told.take(std::string(text.substr(at + mark_.size() + 1)));
-    rest_.erase(at, text.size() - at);
-    if (at > 0) return emit(at + 1, last);
-    rest_.erase(0, 1);
+  void line(std::string_view text, std::deque<std::string>& last, Told& told, const MayWrite& may) {
+    const size_t at = mark_.empty() ? std::string_view::npos : text.find(mark_);
+    if (at != std::string_view::npos) told.take(std::string(text.substr(at + mark_.size())));
+    if (at != 0) emit(std::string(text.substr(0, at)) + '\n', last, may);
   }
-  void emit(size_t size, std::deque<std::string>& last) {
-    const std::string line = prefix_ + rest_.substr(0, size);
-    for (size_t done = 0; done < line.size();) {
-      const ssize_t n = write(to_, line.data() + done, line.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) break;  // nobody reads any more: the job goes on
-      done += static_cast<size_t>(n);
-    }
-    last.push_back(rest_.substr(0, size));
+  void emit(const std::string& text, std::deque<std::string>& last, const MayWrite& may) {
+    write_all(to_, prefix_ + text, may);
+    last.push_back(text);
     if (last.size() > kLastLines) last.pop_front();
-    rest_.erase(0, size);
   }
 
   Fd pipe_;
@@ -206,7 +235,6 @@ class Supervisor {
     HKT_TRY(keeper_.begin());
     // Processes whose parent ended come to this one instead of being lost.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if (leash_) fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
     return {};
   }
 
@@ -237,9 +265,19 @@ class Supervisor {
   }
   void on_signal(int signal);
   void read_leash();
+  void react();
+  bool may_write(int fd);
+  void print(const std::string& text) { write_all(STDERR_FILENO, text, may_write_); }
   void reap();
   void failed(Running& r, int status, const std::string& how);
   void take(Running& r);
+  std::string names_of_alive() const {
+    std::string out;
+    for (const Running& r : running_)
+      if (r.alive)
+        out += format("%s %s (pid %d)", out.empty() ? "" : ",", r.child->name.c_str(), static_cast<int>(r.pid));
+    return out;
+  }
   void let_go();
   void wait_for_something();
 
@@ -250,10 +288,12 @@ class Supervisor {
   Fd events_;
   std::vector<Running> running_;
   JobEnd end_;
+  const MayWrite may_write_ = [this](int fd) { return may_write(fd); };
   bool leash_there_ = true;
   bool ending_ = false;
   Deadline term_at_ = Deadline::never();
   Deadline kill_at_ = Deadline::never();
+  int kills_ = 0;  // rounds of SIGKILL so far
 };
 
 // In the child, between fork and exec.
@@ -277,6 +317,22 @@ class Supervisor {
   _exit(errno == ENOENT ? 127 : 126);
 }
 
+// Puts what a part is to have into the pipe of its leash. Nobody may read for as long as ssh connects: it has to fit.
+Status hand_over(const Child& child, int leash) {
+  std::string words = child.leash.mark + '\0';
+  for (const std::string& setting : child.leash.settings) words += setting + '\0';
+  words += '\0';
+  if (words.size() > kPipe) fcntl(leash, F_SETPIPE_SZ, static_cast<int>(kMostSettings));
+  fcntl(leash, F_SETFL, O_NONBLOCK);
+  if (words.size() <= kMostSettings && write(leash, words.data(), words.size()) == static_cast<ssize_t>(words.size()))
+    return {};
+  return error(
+      hktInvalidUsage,
+      "cannot start %s: its settings have %zu bytes, more than the %d that fit: hand on fewer or shorter ones (-x, "
+      "and HOCKET_*, HCCL_* and NCCL_* of this environment)",
+      child.name.c_str(), words.size(), fcntl(leash, F_GETPIPE_SZ));
+}
+
 Status Supervisor::start(const Child& child) {
   Running r;
   r.child = &child;
@@ -293,6 +349,7 @@ Status Supervisor::start(const Child& child) {
     if (!r.file) return sys_error("cannot write %s", child.file.c_str());
   }
   for (const int fd : {out_read.get(), err_read.get()}) fcntl(fd, F_SETFL, O_NONBLOCK);
+  if (child.leash) HKT_TRY(hand_over(child, r.leash.get()));
   const pid_t parent = getpid();
   r.pid = fork();
   if (r.pid < 0) return sys_error("cannot start %s", child.name.c_str());
@@ -305,16 +362,6 @@ Status Supervisor::start(const Child& child) {
   setpgid(r.pid, r.pid);  // here as well: whoever comes first
   if (!child.leash) keeper_.add(r.pid);
   r.alive = true;
-  if (child.leash) {
-    std::string words = child.leash.mark + '\0';
-    for (const std::string& setting : child.leash.settings) words += setting + '\0';
-    words += '\0';
-    // Nobody may read for as long as ssh connects: it has to fit into the pipe.
-    if (words.size() > kPipe) fcntl(r.leash.get(), F_SETPIPE_SZ, static_cast<int>(kMostSettings));
-    fcntl(r.leash.get(), F_SETFL, O_NONBLOCK);
-    if (write(r.leash.get(), words.data(), words.size()) != static_cast<ssize_t>(words.size()))
-      r.leash.reset();  // it ends at once, and says why
-  }
   r.outputs.emplace_back(std::move(out_read), r.file ? r.file.get() : STDOUT_FILENO, child);
   r.outputs.emplace_back(std::move(err_read), r.file ? r.file.get() : STDERR_FILENO, child);
   running_.push_back(std::move(r));
@@ -352,6 +399,9 @@ void Supervisor::on_signal(int signal) {
 }
 
 void Supervisor::read_leash() {
+  // Not by O_NONBLOCK: that is a flag of the open file, which may be standard output as well.
+  pollfd there{STDIN_FILENO, POLLIN, 0};
+  if (poll(&there, 1, 0) <= 0) return;
   unsigned char signals[16];
   const ssize_t n = read(STDIN_FILENO, signals, sizeof signals);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -367,6 +417,8 @@ void Supervisor::read_leash() {
 }
 
 void Supervisor::failed(Running& r, int status, const std::string& how) {
+  // Before anything is printed, which may have to wait.
+  end_soon(kAfterFailureMs, kAfterFailureMs + kAfterTermMs);
   if (end_.failed < 0 && end_.signal == 0) {
     end_.failed = static_cast<int>(&r - running_.data());
     end_.status = status;
@@ -374,17 +426,17 @@ void Supervisor::failed(Running& r, int status, const std::string& how) {
                              (r.last.empty() ? "; it has printed nothing" : "; its last lines:");
     // A part has said so already, and has shown the lines of its rank.
     if (!r.told.failed) {
-      (void)complain(1, text);
-      for (const std::string& line : r.last) std::fprintf(stderr, "  | %s", line.c_str());
+      std::string said = "hocket: " + text + "\n";
+      for (const std::string& line : r.last) said += "  | " + line;
+      print(said);
     }
-    if (leash_) tell(leash_.mark, "failed", status);
+    if (leash_) print(word_of(leash_.mark, "failed", status));
   }
-  end_soon(kAfterFailureMs, kAfterFailureMs + kAfterTermMs);
 }
 
 void Supervisor::take(Running& r) {
   for (Output& o : r.outputs)
-    if (o.fd() >= 0) o.take(r.last, r.told);
+    if (o.fd() >= 0) o.take(r.last, r.told, may_write_);
   // The others need not wait for this part to end.
   if (!r.told.failed || r.told_of) return;
   r.told_of = true;
@@ -428,26 +480,46 @@ void Supervisor::wait_for_something() {
   poll(polls.data(), polls.size(), next.left_ms(1000));
 }
 
+// Signals, the leash and the deadlines: what does not wait until everything is written.
+void Supervisor::react() {
+  signalfd_siginfo info;
+  while (read(events_.get(), &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo != SIGCHLD) on_signal(static_cast<int>(info.ssi_signo));
+  }
+  if (leash_ && leash_there_) read_leash();
+  if (term_at_.passed()) {
+    let_go();
+    term_at_ = Deadline::never();
+  }
+  if (kill_at_.passed()) {
+    pass_on(SIGKILL);
+    ++kills_;
+    kill_at_ = Deadline::in_ms(kKillAgainMs);
+  }
+}
+
+bool Supervisor::may_write(int fd) {
+  while (!has_room(fd, kills_ == 0 ? kSliceMs : 0)) {
+    if (kills_ != 0) return false;
+    react();
+  }
+  return true;
+}
+
 JobEnd Supervisor::run() {
   const auto any_alive = [&] {
     return std::any_of(running_.begin(), running_.end(), [](const Running& r) { return r.alive; });
   };
   while (any_alive()) {
     wait_for_something();
-    signalfd_siginfo info;
-    while (read(events_.get(), &info, sizeof info) == sizeof info) {
-      if (info.ssi_signo != SIGCHLD) on_signal(static_cast<int>(info.ssi_signo));
-    }
-    if (leash_ && leash_there_) read_leash();
+    react();
     for (Running& r : running_) take(r);
     reap();
-    if (term_at_.passed()) {
-      let_go();
-      term_at_ = Deadline::never();
-    }
-    if (kill_at_.passed()) {
-      pass_on(SIGKILL);
-      kill_at_ = Deadline::in_ms(500);
+    if (kills_ > kKillRounds) {
+      print("hocket: not even SIGKILL ends" + names_of_alive() +
+            "; left behind: they wait in the kernel, for a file "
+            "system or a device\n");
+      break;
     }
   }
   // What the children have left running belongs to the job.

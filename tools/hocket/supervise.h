@@ -44,9 +44,11 @@ void tell_end(const Leash& leash, int status);
 
 // Runs all children to their end. After the first failure the others have 1.5 s to say what they know, then get
 // SIGTERM, and SIGKILL 1.5 s later, with all processes that they have started. SIGINT, SIGTERM, SIGHUP, SIGQUIT,
-// SIGUSR1 and SIGUSR2 are passed on; the first four end the job within 4 s. A child ends with this process even if that
-// is killed by force. The failure and the last lines of whoever failed first go to stderr. Parts have 1 s more, to tell
-// their end. `leash` is the one that this process is on, if any. Not for processes with threads.
+// SIGUSR1 and SIGUSR2 are passed on; the first four end the job within 4 s, also while nobody reads what is printed
+// (what has not been read by then is dropped). A process that 5 s of SIGKILL do not end is named and left behind. A
+// child ends with this process even if that is killed by force. The failure and the last lines of whoever failed first
+// go to stderr. Parts have 1 s more, to tell their end. `leash` is the one that this process is on, if any. Not for
+// processes with threads.
 Result<JobEnd> supervise(const std::vector<Child>& children, const Leash& leash = {});
 
 }  // namespace hocket::tool
