@@ -249,13 +249,14 @@ Status BringUp::try_reading_mates(const std::vector<int>& group, const std::stri
                                   [&](const Member& m) { return m.host == mine().host && m.cma == Cma::needed; });
   for (int r = 0; r < parts_.nranks; ++r) {
     const Member& theirs = members_[static_cast<size_t>(r)];
-    if (theirs.host != mine().host || theirs.token == mine().token) continue;
+    if (r == parts_.rank || theirs.host != mine().host) continue;
     const bool apart = std::find(group.begin(), group.end(), r) == group.end();
     const bool shares = !apart && unmapped.empty();
     if (!shares && !needed) continue;
     if (mine().cma == Cma::off)
       return error(hktInvalidUsage, "rank %d does not read (HOCKET_CMA=0, or HOCKET_PROTO=slot, mapped or direct)",
                    parts_.rank);
+    if (theirs.token == mine().token) continue;  // of this process: read without a system call
     if (!shares)
       return error(hktInvalidUsage, "it shares no memory with rank %d, which is in another process of its host (%s)", r,
                    apart ? "HOCKET_SHM is off, or differs" : unmapped.c_str());

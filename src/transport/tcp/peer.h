@@ -29,12 +29,9 @@ struct TcpTransport::Peer final : Inbox::Sink {
   };
   Peer(TcpTransport& t, int r) HKT_REQUIRES(t.turn_)
       : transport(t), rank(r), out(t.limits_, t.calls_, t.config_.striping), in(t.limits_) {}
-  // Nothing will come by further connections.
-  bool shares_over() const {
-    return std::all_of(shares.begin(), shares.end(), [](const auto& share) { return share->in.over(); });
-  }
-  // The peer has left, and all that it has sent is here.
-  bool all_come() const { return goodbye && shares_over() && !in.incomplete(); }
+  // The peer has left, and all that it has sent is here: it says goodbye on the first connection when the others have
+  // nothing under way any more, whether they were ever seen here or not.
+  bool all_come() const { return goodbye && !in.incomplete(); }
   // By all of them.
   bool all_sent() const { return out.idle() && out.unsent() == 0; }
   // Large messages have gone either way.
