@@ -67,7 +67,7 @@ int wait(void* ctx, const char* key, int64_t timeout_ms) {
 }  // namespace
 
 hktResult_t meet(c10d::Store& store, const Place& place, const hktConfig_t& config, hktComm_t* comm,
-                 std::string& said) {
+                 std::string& text) {
   Notes notes;
   notes.store = &store;
   // A store that waits may hold its client's lock, for which other threads would wait. Stores written in Python cannot
@@ -78,14 +78,21 @@ hktResult_t meet(c10d::Store& store, const Place& place, const hktConfig_t& conf
     notes.clone = nullptr;
   }
   if (notes.clone != nullptr) notes.store = notes.clone.get();
-  notes.guarded([&] {
+  const int failed = notes.guarded([&] {
     const int64_t times = notes.store->add("hocket/times/" + std::to_string(place.rank), 1);
     notes.prefix = "hocket/" + std::to_string(times) + "/";
     return 0;
   });
+  if (failed != 0) {  // without a number of its own it would read the keys of an earlier group
+    text = "the store cannot count the groups of rank " + std::to_string(place.rank) + ": " + notes.said;
+    return hktSystemError;
+  }
   const hktStore_t callbacks{sizeof callbacks, &notes, put, get, wait};
   const hktResult_t r = hktCommInitStore(comm, place.size, place.rank, &callbacks, &config);
-  said = notes.said;
+  if (r != hktSuccess) {
+    text = hktGetLastError();
+    if (!notes.said.empty()) text += " (the store said: " + notes.said + ")";
+  }
   return r;
 }
 

@@ -12,7 +12,8 @@ struct Place {
   int rank, size;
 };
 // hktCommInitStore over a clone of `store`. Keys begin with how often this rank has met others there: torchrun's store
-// keeps those of process groups that have been destroyed. `said`: what the store threw last, if the bring-up failed.
-hktResult_t meet(c10d::Store& store, const Place& place, const hktConfig_t& config, hktComm_t* comm, std::string& said);
+// keeps those of process groups that have been destroyed. `text`: of a failure, with what the store
+// threw last.
+hktResult_t meet(c10d::Store& store, const Place& place, const hktConfig_t& config, hktComm_t* comm, std::string& text);
 
 }  // namespace hocket::pg

@@ -56,13 +56,9 @@ std::shared_ptr<Group> Group::make(Spec spec, const c10::intrusive_ptr<c10d::Sto
   config.init_timeout_ms = config.timeout_ms = s.timeout.count();
   config.determinism = s.determinism;
   if (!s.transport.empty()) config.transport = s.transport.c_str();
-  std::string store_said;
-  const hktResult_t r = meet(*store, {s.rank, s.size}, config, &group->comm_, store_said);
-  if (r != hktSuccess) {
-    std::string text = hktGetLastError();
-    if (!store_said.empty()) text += " (the store said: " + store_said + ")";
-    std::rethrow_exception(group->failure("init_process_group", r, text));
-  }
+  std::string text;
+  const hktResult_t r = meet(*store, {s.rank, s.size}, config, &group->comm_, text);
+  if (r != hktSuccess) std::rethrow_exception(group->failure("init_process_group", r, text));
   return group;
 }
 
@@ -102,8 +98,8 @@ void Group::end(const WorkPtr& work, std::unique_lock<Turn>& turn) {
   }
   outstanding_.push_back(work);
   if (!attended_) {
-    attended_ = true;
-    Progress::get().attend(shared_from_this());
+    // Without a thread the work is moved by who waits for it, and the next call tries again.
+    attended_ = Progress::get().attend(shared_from_this());
   }
 }
 
@@ -181,12 +177,15 @@ void Group::wait(HocketWork& work, Milliseconds timeout) {
 
 // --- the end
 
+// In a forked child the parent's other threads may hold the lock for ever.
 void Group::abort() {
+  if (forks_ != forks()) return;
   const std::lock_guard<std::mutex> lock(ends_);
-  if (comm_ != nullptr && forks_ == forks()) (void)hktCommAbort(comm_);
+  if (comm_ != nullptr) (void)hktCommAbort(comm_);
 }
 
 hktResult_t Group::async_error() {
+  if (forks_ != forks()) return hktInvalidUsage;
   const std::lock_guard<std::mutex> lock(ends_);
   hktResult_t r = hktAborted;
   if (comm_ != nullptr) (void)hktCommGetAsyncError(comm_, &r);
@@ -200,14 +199,21 @@ void Group::close() {
   const auto pending = [](const WorkPtr& w) {
     return w->job_.type != c10d::OpType::RECV && w->job_.type != c10d::OpType::RECVANYSOURCE;
   };
-  std::unique_lock<Turn> turn(turn_);
+  std::unique_lock<Turn> turn(turn_, std::defer_lock);
+  // A synchronous call on another thread holds the turn until it ends: for as long as its timeout.
+  const auto take = [&] {
+    if (turn.try_lock_until(until)) return;
+    abort();
+    turn.lock();
+  };
+  take();
   while (comm_ != nullptr) {
     advance(done);
     if (std::none_of(outstanding_.begin(), outstanding_.end(), pending) || std::chrono::steady_clock::now() >= until)
       break;
     turn.unlock();
     sched_yield();
-    turn.lock();
+    take();
   }
   hktComm_t comm = nullptr;
   {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <hocket/hocket.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -37,6 +38,14 @@ class Turn {
     waiting_.fetch_sub(1, std::memory_order_relaxed);
   }
   bool try_lock() { return mutex_.try_lock(); }
+  bool try_lock_until(std::chrono::steady_clock::time_point until) {
+    if (mutex_.try_lock()) return true;
+    waiting_.fetch_add(1, std::memory_order_relaxed);
+    bool taken = false;
+    while (!(taken = mutex_.try_lock()) && std::chrono::steady_clock::now() < until) sched_yield();
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
+    return taken;
+  }
   void unlock() { mutex_.unlock(); }
   bool wanted() const { return waiting_.load(std::memory_order_relaxed) != 0; }
 
@@ -193,13 +202,13 @@ class Group : public std::enable_shared_from_this<Group> {
 class Progress {
  public:
   static Progress& get();
-  // The group's turn is held.
-  void attend(const std::shared_ptr<Group>& group);
+  // The group's turn is held. False: there is no thread to do it, nor can one be had; the group is not on the list.
+  bool attend(const std::shared_ptr<Group>& group);
   // The process ends: returns when no thread is in Hocket any more.
   void stop();
 
  private:
-  void add_thread();
+  bool add_thread() noexcept;  // false: the system gives no more threads
   void run();
   void drive(std::vector<WorkPtr>& done, std::unique_lock<std::mutex>& lock);
   enum class Seen { attended, still, moved };  // attended: nothing moves, and others look at all of it

@@ -137,18 +137,27 @@ Progress& Progress::get() {
   return *p;
 }
 
-void Progress::attend(const std::shared_ptr<Group>& group) {
+bool Progress::attend(const std::shared_ptr<Group>& group) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (stop_) return;
+  if (stop_) return true;
   arrived_.push_back(group);
-  if (!led_ && idle_ == 0) add_thread();
+  if (!led_ && idle_ == 0 && !add_thread()) {
+    arrived_.pop_back();
+    return false;
+  }
   work_.notify_one();
+  return true;
 }
 
-void Progress::add_thread() {
-  std::thread thread([this] { run(); });
-  (void)pthread_setname_np(thread.native_handle(), "hocket-torch");
-  thread.detach();
+bool Progress::add_thread() noexcept {
+  try {
+    std::thread thread([this] { run(); });
+    (void)pthread_setname_np(thread.native_handle(), "hocket-torch");
+    thread.detach();
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 void Progress::run() {
@@ -169,7 +178,7 @@ void Progress::run() {
     if (idle_ != 0)
       followers_.notify_one();
     else
-      add_thread();
+      (void)add_thread();  // at a limit of threads this one leads again once it has told the works
     lock.unlock();
     for (const WorkPtr& w : done) w->tell();
     done.clear();

@@ -105,6 +105,7 @@ class Skips(Case):
 
     def test_one_that_depends_on_the_machine(self):
         self.assertEqual(self.skips("?Net.v6: no IPv6 here\n?Net.v4: slow\n")[0], 0)
+        self.assertEqual(self.skips("?Net.v6: no network | no IPv6 here\n")[0], 0)
         code, output = self.skips("?Net.v6: no network\n")
         self.assertEqual((code, "the list says 'no network'" in output), (1, True), output)
 

@@ -4,7 +4,8 @@ run in.
     python3 tests/torch/env.py          prints the interpreter, or says why there is none (exit status 77)
 
 torch comes from a folder of wheels that pip is configured with (find-links), else from download.pytorch.org, which has smaller
-builds for the CPU, else from wherever pip looks. TORCH_TEST_ENV names an environment that has torch 2.13 already; nothing is installed into it."""
+builds for the CPU. HOCKET_TEST_TORCH=1: also for a Python other than 3.10 to 3.12. TORCH_TEST_ENV names an environment that
+has torch 2.13 already; nothing is installed into it."""
 
 import fcntl
 import os
@@ -18,10 +19,18 @@ PLACE = ROOT / "build/torch-env"
 TORCH = "2.13.0"
 PYTHONS = (3, 10), (3, 12)  # for which there is a build of that torch for the CPU that is small enough to be fetched by a test
 HELPERS = ["numpy"]
+LARGEST = 400 << 20  # bytes of a wheel for the CPU
+FETCH_FOR = 120  # seconds, at most, of torch and of the rest
 
 
 class Missing(Exception):
-    """Why there can be no such environment here."""
+    """Why there can be no such environment here. `reason` is the one that tests/skips.txt has."""
+
+    reason = "torch 2.13 for the CPU cannot be fetched here"
+
+
+class Unsuitable(Missing):
+    reason = "torch 2.13 for the CPU is not fetched for this Python"
 
 
 def run(*command, timeout=900):
@@ -38,42 +47,45 @@ def torch_of(python):
 
 
 def make(python):
-    """The environment, with torch from wherever pip looks, else from an index of builds for the CPU. That it failed is
-    remembered for a while, for the tests that come next."""
+    """The environment. Why it cannot be had is remembered for a while, for the tests that come next; and noted before the
+    attempt, for one that is killed in it."""
+    if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1] and os.environ.get("HOCKET_TEST_TORCH") != "1":
+        raise Unsuitable("torch for the CPU is fetched for Python 3.10 to 3.12 only, unless HOCKET_TEST_TORCH=1")
     failed = PLACE.with_suffix(".missing")
     if failed.exists() and time.time() - failed.stat().st_mtime < 1800:
         raise Missing(failed.read_text())
+    failed.write_text("an installation before this one was killed")
     try:
         install(python)
     except Missing as why:
         failed.write_text(str(why))
         raise
+    failed.unlink()
 
 
 def install(python):
-    if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
-        raise Missing("torch for the CPU is fetched for Python 3.10 to 3.12 only")
     made = run(sys.executable, "-m", "venv", PLACE)
     if made.returncode:
         raise Missing(f"a virtual environment cannot be made: {made.stderr.strip()}")
-    pip = [python, "-m", "pip", "-q", "--disable-pip-version-check", "install"]
-    packages = [f"torch=={TORCH}", "setuptools>=77", *HELPERS]
-    # Where pip is configured with the wheel no network is needed. PyPI's own build is one for CUDA of several GB.
-    indices = (["--index-url", "https://download.pytorch.org/whl/cpu", "--extra-index-url", "https://pypi.org/simple"], [])
-    if has_find_links(python):
-        indices = reversed(indices)
-    for index in indices:
-        done = run(*pip, *packages, *index, timeout=600)
-        if done.returncode == 0:
-            return
-    raise Missing(f"torch {TORCH} cannot be installed: {done.stderr.strip()}")
+    pip = [python, "-m", "pip", "-q", "--disable-pip-version-check", "--retries", "1", "--timeout", "15", "install"]
+    # Where pip is configured with a folder that has the wheel, that very file. torch itself never comes from PyPI: its build
+    # there is one for CUDA of several GB.
+    wheel = wheel_at_hand(python)
+    torch = [wheel] if wheel else [f"torch=={TORCH}+cpu", "--index-url", "https://download.pytorch.org/whl/cpu"]
+    steps = torch, ["setuptools>=77", *HELPERS]
+    for step in steps:
+        done = run(*pip, *step, timeout=FETCH_FOR)
+        if done.returncode:
+            raise Missing(f"{step[0]} cannot be installed: {done.stderr.strip()}")
 
 
-def has_find_links(python):
-    """Is pip configured with a folder that has torch?"""
+def wheel_at_hand(python):
+    """torch in a folder that pip is configured with, or None. Only one for the CPU: the others are larger by far."""
     folders = run(python, "-m", "pip", "config", "list").stdout
     places = [part for line in folders.splitlines() if "find-links" in line for part in line.split("=", 1)[1].strip("' ").split()]
-    return any(list(pathlib.Path(place).glob(f"torch-{TORCH}*.whl")) for place in places)
+    tag = "cp{}{}".format(*sys.version_info[:2])
+    wheels = [wheel for place in places for wheel in pathlib.Path(place).glob(f"torch-{TORCH}*-{tag}-*{os.uname().machine}.whl")]
+    return next((wheel for wheel in wheels if wheel.stat().st_size < LARGEST), None)
 
 
 def python(library=ROOT / "build/release/lib/libhocket.so"):

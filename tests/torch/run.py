@@ -34,7 +34,7 @@ def main():
     except env.Missing as why:
         print(f"{file.name}: {why}", file=sys.stderr)
         runner = unittest.TextTestRunner(resultclass=launch.Results, verbosity=2)
-        results = runner.run(skipped(file, "torch 2.13 for the CPU cannot be had here"))
+        results = runner.run(skipped(file, why.reason))
         launch.write_xml(results, file.stem)
         return 0
     variables = env.environment(PYTHONPATH=f"{env.environment()['PYTHONPATH']}:{env.ROOT / 'tests/launch'}",
