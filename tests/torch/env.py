@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLACE = ROOT / "build/torch-env"
 TORCH = "2.13.0"
 PYTHONS = (3, 10), (3, 12)  # for which there is a build of that torch for the CPU that is small enough to be fetched by a test
-HELPERS = ["numpy"]
+HELPERS = ["numpy", "wheel"]
 LARGEST = 400 << 20  # bytes of a wheel for the CPU
 FETCH_FOR = 120  # seconds, at most, of torch and of the rest
 
