@@ -79,8 +79,8 @@ Error Watch::fail(const Fault& fault) {
     else
       kept = first_;
   }
-  // Told before any call of this rank returns, for then its buffers are its program's again: what a peer has read of them
-  // until it finds no fault is what was sent (confirm()).
+  // Told before any call of this rank returns, for then its buffers are its program's again: what a peer has read of
+  // them until it finds no fault is what was sent (confirm()).
   for (const auto& t : parts_.transports) t->raise(kept);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   code_.store(kept.code, std::memory_order_release);
