@@ -30,7 +30,9 @@ std::vector<int> ends_of(int rank, int ranks, const std::vector<TcpPair>& pairs)
   for (int p = 0; p < ranks; p++) {
     const int low = std::min(p, rank), high = std::max(p, rank);
     if (p != rank)
-      ends[static_cast<size_t>(p)] = pairs[static_cast<size_t>(low * ranks + high)].end[rank == low ? 0 : 1];
+      ends[static_cast<size_t>(p)] =
+          pairs[static_cast<size_t>(low) * static_cast<size_t>(ranks) + static_cast<size_t>(high)]
+              .end[rank == low ? 0 : 1];
   }
   return ends;
 }
@@ -187,8 +189,9 @@ bool tcp_connect_mesh(const rk_hosts& hosts, int ranks, TcpMesh* mesh) {
     pairs->resize(static_cast<size_t>(ranks) * static_cast<size_t>(ranks));
     for (int a = 0; a < ranks; a++)
       for (int b = a + 1; b < ranks; b++)
-        good = good && tcp_connect({&hosts, {a, b}}, pairs == &mesh->wide ? 4 << 20 : 0,
-                                   &(*pairs)[static_cast<size_t>(a * ranks + b)]);
+        good = good &&
+               tcp_connect({&hosts, {a, b}}, pairs == &mesh->wide ? 4 << 20 : 0,
+                           &(*pairs)[static_cast<size_t>(a) * static_cast<size_t>(ranks) + static_cast<size_t>(b)]);
   }
   return good;
 }

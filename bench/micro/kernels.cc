@@ -23,19 +23,20 @@
 namespace hocket::bench {
 namespace {
 
-using kernels::Stores;
-
 constexpr uint64_t kNear = 8 * 1024;  // bytes of an operand
 
 struct alignas(64) Line {
   unsigned char bytes[64];
 };
 
+// Of a type that is one.
+size_t size_of(hktDataType_t type) { return std::max<size_t>(type_size(type), 1); }
+
 void fold_near(benchmark::State& state, hktDataType_t type, kernels::FoldFn fold) {
   std::vector<Line> a(kNear / sizeof(Line)), b(a.size()), out(a.size());
   const std::array<const void*, 2> src{a.data(), b.data()};
   measure(state, [&] {
-    fold(out.data(), src.data(), 2, kNear / type_size(type), 1);
+    fold(out.data(), src.data(), 2, kNear / size_of(type), 1);
     benchmark::ClobberMemory();
   });
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * 3 * kNear);
@@ -102,9 +103,9 @@ void fold_far(benchmark::State& state, hktDataType_t type) {
   std::vector<double> ratio, past, cached, streaming, temporal;
   for (auto _ : state) {
     past.push_back(floor(floors::kPast));
-    streaming.push_back(seconds([&] { fold.streaming(far[2], src.data(), 2, far.bytes() / type_size(type), 1); }));
+    streaming.push_back(seconds([&] { fold.streaming(far[2], src.data(), 2, far.bytes() / size_of(type), 1); }));
     cached.push_back(floor(floors::kCached));
-    temporal.push_back(seconds([&] { fold.temporal(far[2], src.data(), 2, far.bytes() / type_size(type), 1); }));
+    temporal.push_back(seconds([&] { fold.temporal(far[2], src.data(), 2, far.bytes() / size_of(type), 1); }));
     ratio.push_back(std::min(past.back(), cached.back()) / std::min(streaming.back(), temporal.back()));
     state.SetIterationTime(streaming.back());
   }

@@ -69,7 +69,7 @@ class Pair {
 
 void on_one_thread(benchmark::State& state) {
   Pair pair(static_cast<size_t>(state.range(0)));
-  auto& [a, b] = pair.ends;
+  End &a = pair.ends[0], &b = pair.ends[1];
   bool good = true;
   measure(state, [&] {
     good = good && a.out.push_ready();

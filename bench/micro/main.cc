@@ -8,14 +8,15 @@
 #include "kernels/reduce_cpu.h"
 #include "parts.h"
 
+namespace bench = hocket::bench;
+
 int main(int argc, char** argv) {
-  using namespace hocket;
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   bench::add_calls();
   bench::add_links();
   bench::add_kernels();
-  benchmark::AddCustomContext("kernels compiled for", kernels::simd_target());
+  benchmark::AddCustomContext("kernels compiled for", hocket::kernels::simd_target());
   const bench::Instructions instructions;
   benchmark::AddCustomContext(
       "instructions", instructions.why_not() == 0

@@ -106,7 +106,7 @@ Status check_apart(const char* function, const BufferList& l) {
 
 Status explain_buffers(const char* function, const Data& d, const Uses& u) {
   HKT_TRY(check_type(function, d.type));
-  const size_t size = type_size(d.type);
+  const size_t size = checked_size(d.type);
   const char* name = in_is_own_block(u.collective)    ? "sendcount"
                      : out_is_own_block(u.collective) ? "recvcount"
                                                       : "count";
@@ -202,7 +202,7 @@ Status check_list(const char* function, const BufferList& l) {
   HKT_TRY(check_pointer(function, "sendbufs", l.in));
   HKT_TRY(check_pointer(function, "recvbufs", l.out));
   HKT_TRY(check_pointer(function, "counts", l.counts));
-  const uint64_t size = type_size(l.type), most = static_cast<uint64_t>(INT64_MAX) / size;
+  const uint64_t size = checked_size(l.type), most = static_cast<uint64_t>(INT64_MAX) / size;
   uint64_t total = 0;
   for (size_t b = 0; b < l.buffers; ++b) {
     const uint64_t count = l.counts[b];

@@ -29,6 +29,13 @@ constexpr Uses uses(Collective c, int nranks, int rank, int root) {
   return u;
 }
 
+// Bytes of a type that is one, as has been checked.
+inline size_t checked_size(hktDataType_t type) {
+  const size_t size = type_size(type);
+  if (size == 0) __builtin_unreachable();
+  return size;
+}
+
 inline uint64_t address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
 inline bool good_buffers(const Data& d, const Uses& u) {

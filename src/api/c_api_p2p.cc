@@ -37,7 +37,7 @@ Status check_member(const Common& c, const char* name, int rank) {
 
 // One buffer of `count` elements.
 Status check_block(const Common& c, const char* name, const void* buf, uint64_t count) {
-  if (count > static_cast<uint64_t>(INT64_MAX) / type_size(c.type))
+  if (count > static_cast<uint64_t>(INT64_MAX) / checked_size(c.type))
     return error(hktInvalidArgument, "%s: count %llu of %s overflows 63 bits of bytes", c.function,
                  static_cast<ull>(count), type_name(c.type));
   return count == 0 ? Status() : check_pointer(c.function, name, buf);
@@ -58,7 +58,7 @@ struct Table {
 
 Status check_table(const Common& c, const Table& t) {
   HKT_TRY(check_pointer(c.function, t.counts_name, t.counts));
-  const uint64_t most = static_cast<uint64_t>(INT64_MAX) / type_size(c.type);
+  const uint64_t most = static_cast<uint64_t>(INT64_MAX) / checked_size(c.type);
   uint64_t at = 0;
   for (size_t r = 0; r < static_cast<size_t>(c.comm->comm->size()); ++r) {
     const uint64_t first = t.displs != nullptr ? t.displs[r] : at;

@@ -80,7 +80,7 @@ bool can_be_read(const void* p, uint64_t bytes) {
   if (bytes == 0) return true;
   std::array<unsigned char, 2> ends{};
   const iovec local{ends.data(), ends.size()};
-  auto* const first = static_cast<unsigned char*>(const_cast<void*>(p));  // only read
+  auto* const first = const_cast<unsigned char*>(static_cast<const unsigned char*>(p));  // only read
   const std::array<iovec, 2> remote{iovec{first, 1}, iovec{first + (bytes - 1), 1}};
   return process_vm_readv(getpid(), &local, 1, remote.data(), remote.size(), 0) == static_cast<ssize_t>(ends.size());
 }
