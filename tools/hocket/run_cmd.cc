@@ -158,7 +158,7 @@ Result<JobEnd> run_here(const RunFlags& f, const Plan& plan, const Leash& leash)
 bool replace(const std::vector<int>& lost, const Plan& plan, std::vector<Plan::Host>& hosts, size_t& spare) {
   std::string names;
   for (auto i = lost.rbegin(); i != lost.rend(); ++i) {
-    names = hosts[static_cast<size_t>(*i)].name + (names.empty() ? "" : ", ") + names;
+    names.insert(0, hosts[static_cast<size_t>(*i)].name + (names.empty() ? "" : ", "));
     hosts.erase(hosts.begin() + *i);
   }
   while (hosts.size() < plan.max_hosts && spare < plan.hosts.size()) hosts.push_back(plan.hosts[spare++]);

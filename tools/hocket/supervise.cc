@@ -457,8 +457,8 @@ void Supervisor::reap() {
                                 : format("ended with status %d", code);
     if (!at->child->leash) {
       if (status != 0) failed(*at, code, how);
-    } else if (at->told.ended) {
-      if (*at->told.ended != 0) failed(*at, *at->told.ended, format("ended with status %d", *at->told.ended));
+    } else if (const std::optional<int> ended = at->told.ended; ended) {
+      if (*ended != 0) failed(*at, *ended, format("ended with status %d", *ended));
     } else {
       // Whatever the status: what runs the part there is not the part. It may still speak, but nobody reaches it any
       // more.
