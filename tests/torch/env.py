@@ -12,6 +12,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import sysconfig
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -107,6 +108,8 @@ def build(interpreter, library):
     """The extension module, in build/python/python: what an installation puts into the environment."""
     if not library.exists():
         raise RuntimeError(f"{library} is not there: run scripts/build first")
+    if not (pathlib.Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
+        raise Missing("Python.h is not there: apt-get install python3-dev")
     folder = ROOT / "build/python"
     steps = (["cmake", "-S", ROOT / "python", "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
               "-DCMAKE_CXX_FLAGS_RELEASE=-O3 -g1 -DNDEBUG", f"-DHOCKET_LIBRARY={library}",
