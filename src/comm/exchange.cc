@@ -72,9 +72,8 @@ class Exchange::Round final : public Waiting {
       : comm_(comm), signature_(signature), to_(to), from_(from), out_(out) {}
 
   bool poll() override {
-    const bool sent = send(), received = receive();
-    (void)comm_.meanwhile();
-    return sent || received;
+    const bool sent = send(), received = receive(), elsewhere = comm_.meanwhile();
+    return sent || received || elsewhere;
   }
   bool elsewhere() const override { return comm_.busy_elsewhere(); }
   Blocked blocked() const override {

@@ -150,10 +150,7 @@ Status Waiter::wait_slowly(Waiting& waiting) {
 
 void Waiter::sleep(uint32_t armed, const Waiting& waiting, int64_t waited_ns) {
   const bool brief = waiting.elsewhere();
-  // What goes on elsewhere goes on at this rank's looks alone, and what is waited for here may wait for that: were the
-  // naps to grow, so would the wait, and each round of a plan elsewhere would take longer than the one before.
-  const int64_t nap = brief ? kSleepBetween : nap_after(waited_ns, kSleepBetween);
-  const int64_t rung = nap_after(waited_ns, kSleepRung);
+  const int64_t nap = nap_after(waited_ns, kSleepBetween), rung = nap_after(waited_ns, kSleepRung);
   fds_.clear();
   for (const Transport* t : pumps_) t->poll_set(fds_);
   if (fds_.empty()) {

@@ -121,6 +121,27 @@ TEST_P(Requests, CrossedWaitsOnTwoCommunicatorsByOneThread) {
   });
 }
 
+// A call that takes hundreds of rounds goes on while its rank waits for something else on another communicator, and no
+// slower the longer that wait is: the other rank would run into its deadline.
+TEST_P(Requests, GoOnAtTheSamePaceDuringALongWait) {
+  WorldSpec spec = world(2);
+  spec.geometry = small_rings();
+  const std::function<void(Communicator&)> waits[] = {
+      [](Communicator& comm) { good(comm.barrier()); },
+      [](Communicator& comm) { EXPECT_TRUE(duplicate(comm, {}).ok()); }};
+  for (const auto& waits_here : waits)
+    run_world(spec, [&](Communicator& comm, int rank) {
+      auto twin = duplicate(comm, {});
+      ASSERT_TRUE(twin.ok()) << twin.error().text;
+      Sum s(**twin, 40'000, 1);
+      good(s.start(**twin));
+      if (rank == 0) waits_here(comm);
+      good(wait(s.request));
+      if (rank == 1) waits_here(comm);
+      s.expect(1);
+    });
+}
+
 TEST_P(Requests, CrossedWithASplit) {
   run_world(world(2), [](Communicator& a, int rank) {
     auto twin = duplicate(a, {});
