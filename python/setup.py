@@ -44,4 +44,8 @@ class CMakeBuild(build_ext):
         shutil.copy2(pathlib.Path(given or folder / "lib/libhocket.so.0").resolve(), library / "libhocket.so.0")
 
 
-setup(version=version(), ext_modules=[Extension("hocket._torch", [])], cmdclass={"build_ext": CMakeBuild})
+# What setuptools makes on its way goes to the build folder as well: a later wheel would take up what is left in the source tree.
+SCRATCH = ROOT / "build/python-package"
+SCRATCH.mkdir(parents=True, exist_ok=True)
+setup(version=version(), ext_modules=[Extension("hocket._torch", [])], cmdclass={"build_ext": CMakeBuild},
+      options={"build": {"build_base": str(SCRATCH)}, "egg_info": {"egg_base": str(SCRATCH)}})
