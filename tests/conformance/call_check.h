@@ -1,6 +1,8 @@
 // One call of a collective by all ranks, against a scalar reference of what the collective means.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,6 +40,29 @@ struct Kind {
   bool table;
 };
 std::vector<Kind> all_kinds();
+
+// `each` for a trial of this kind for each of `counts`, in place and not, with roots and `salt` that move on, until an
+// assertion fails that is fatal.
+template <class Counts, class Each>
+void each_trial(const Kind& kind, const Counts& counts, int nranks, uint32_t& salt, Each&& each) {
+  for (const uint64_t count : counts) {
+    for (const bool in_place : {false, true}) {
+      Trial t;
+      t.collective = kind.collective;
+      t.table = kind.table;
+      t.count = count;
+      t.in_place = in_place;
+      t.salt = ++salt;
+      t.root = static_cast<int>(salt / 3) % nranks;
+      each(t);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+// An average instead of a sum now and then.
+inline void average_at_times(Trial& t) {
+  if (t.salt % 3 == 1 && reduces(t.collective)) t.op = hktAvg;
+}
 
 // A trial on its way, with its buffers.
 class Attempt {

@@ -72,19 +72,8 @@ TEST_P(Collectives, MatchTheReference) {
       if (planner != nullptr) {
         ASSERT_STREQ(comm.planner(kind.collective, 1000), planner->name);
       }
-      for (const uint64_t count : counts(kind.collective, comm.size())) {
-        for (const bool in_place : {false, true}) {
-          Trial t;
-          t.collective = kind.collective;
-          t.table = kind.table;
-          t.count = count;
-          t.in_place = in_place;
-          t.salt = ++salt;
-          t.root = static_cast<int>(salt / 3) % comm.size();
-          check_call(comm, t);
-          if (testing::Test::HasFatalFailure()) return;
-        }
-      }
+      each_trial(kind, counts(kind.collective, comm.size()), comm.size(), salt, [&](Trial& t) { check_call(comm, t); });
+      if (testing::Test::HasFatalFailure()) return;
       const Status s = comm.barrier();
       ASSERT_TRUE(s.ok()) << s.error().text;
     }

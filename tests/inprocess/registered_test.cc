@@ -45,24 +45,15 @@ std::array<uint64_t, kCollectives> try_all(Communicator& comm, unsigned char* in
   uint32_t salt = 0;
   for (const Kind& kind : all_kinds()) {
     const bool blocks = layout(kind.collective) == Layout::blocks;
-    for (const uint64_t count : {500u, 1024u, 2048u, blocks ? 5000u : 20'000u}) {
-      for (const bool in_place : {false, true}) {
-        Trial t;
-        t.collective = kind.collective;
-        t.table = kind.table;
-        t.count = count;
-        t.in_place = in_place;
-        t.salt = ++salt;
-        t.root = static_cast<int>(salt / 3) % comm.size();
-        t.in_memory = in;
-        t.out_memory = out;
-        if (salt % 3 == 1 && reduces(kind.collective)) t.op = hktAvg;
-        const uint64_t before = comm.messages_without_copy();
-        check_call(comm, t);
-        if (testing::Test::HasFatalFailure()) return without;
-        without[static_cast<size_t>(kind.collective)] += comm.messages_without_copy() - before;
-      }
-    }
+    const uint64_t before = comm.messages_without_copy();
+    each_trial(kind, std::array{500u, 1024u, 2048u, blocks ? 5000u : 20'000u}, comm.size(), salt, [&](Trial& t) {
+      t.in_memory = in;
+      t.out_memory = out;
+      average_at_times(t);
+      check_call(comm, t);
+    });
+    if (testing::Test::HasFatalFailure()) return without;
+    without[static_cast<size_t>(kind.collective)] += comm.messages_without_copy() - before;
   }
   return without;
 }

@@ -94,20 +94,11 @@ void try_all(Communicator& comm) {
   uint32_t salt = 0;
   for (const Kind& kind : all_kinds()) {
     const bool blocks = layout(kind.collective) == Layout::blocks;
-    for (const uint64_t count : {500u, 2048u, blocks ? 5000u : 20'000u}) {
-      for (const bool in_place : {false, true}) {
-        Trial t;
-        t.collective = kind.collective;
-        t.table = kind.table;
-        t.count = count;
-        t.in_place = in_place;
-        t.salt = ++salt;
-        t.root = static_cast<int>(salt / 3) % comm.size();
-        if (salt % 3 == 1 && reduces(kind.collective)) t.op = hktAvg;
-        check_call(comm, t);
-        if (testing::Test::HasFatalFailure()) return;
-      }
-    }
+    each_trial(kind, std::array{500u, 2048u, blocks ? 5000u : 20'000u}, comm.size(), salt, [&](Trial& t) {
+      average_at_times(t);
+      check_call(comm, t);
+    });
+    if (testing::Test::HasFatalFailure()) return;
   }
 }
 

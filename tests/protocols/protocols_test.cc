@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -46,24 +47,15 @@ constexpr Way kWays[] = {{"Private", "auto", "auto", Registers::none},
 void try_all(Communicator& comm, const Arena* arena) {
   uint32_t salt = 0;
   for (const Kind& kind : all_kinds()) {
-    for (const uint64_t count : {1u, 900u, 3000u, 50'000u}) {
-      for (const bool in_place : {false, true}) {
-        Trial t;
-        t.collective = kind.collective;
-        t.table = kind.table;
-        t.count = count;
-        t.in_place = in_place;
-        t.salt = ++salt;
-        t.root = static_cast<int>(salt / 3) % comm.size();
-        if (salt % 3 == 1 && reduces(kind.collective)) t.op = hktAvg;
-        if (arena != nullptr) {
-          t.in_memory = arena->in;
-          t.out_memory = arena->out;
-        }
-        check_call(comm, t);
-        if (testing::Test::HasFatalFailure()) return;
+    each_trial(kind, std::array{1u, 900u, 3000u, 50'000u}, comm.size(), salt, [&](Trial& t) {
+      average_at_times(t);
+      if (arena != nullptr) {
+        t.in_memory = arena->in;
+        t.out_memory = arena->out;
       }
-    }
+      check_call(comm, t);
+    });
+    if (testing::Test::HasFatalFailure()) return;
   }
 }
 
