@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
 constexpr uint64_t kTells = 33;           // the forecast tells times apart that differ by a 33rd, 3 %
-constexpr uint64_t kReadGain = 1;         // reading has to take half the time: its costs are the least certain ones
+constexpr uint64_t kReadGain = 2;         // reading has to take half the time: its costs are the least certain ones
 constexpr uint64_t kLearnFrom = 1 * KiB;  // below, a message is a line or a few, which are better in the cache
 
 // The rules for where there is no forecast, which also decide between planners that it takes for equal. Their reasons
@@ -178,7 +178,7 @@ const CatalogEntry* pick_reading(const std::vector<Ranked>& ranking, May&& may) 
       continue;
     }
     // The fastest of those that copy.
-    return reads != nullptr && r.ps - reads->ps >= reads->ps / kReadGain ? reads->planner : nullptr;
+    return reads != nullptr && r.ps >= kReadGain * reads->ps ? reads->planner : nullptr;
   }
   return nullptr;
 }
